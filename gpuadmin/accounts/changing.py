@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gpuadmin.accounts.importing import is_file, read_keys
 from gpuadmin.accounts.requests import make_user
 from gpuadmin.common.names import KEY_TYPES
+from gpuadmin.common.text import listed
 from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.schema import User
 from gpuadmin.errors import ConfigError
@@ -30,6 +31,7 @@ class Wanted:
     note: str | None = None
     group: str | None = None
     docker: bool | None = None
+    projects: tuple[str, ...] | None = None
 
     @property
     def for_hosts(self) -> bool:
@@ -50,6 +52,8 @@ def change(user: User, wanted: Wanted) -> User:
         value = getattr(wanted, field)
         if value is not None:
             fields[field] = value or None
+    if wanted.projects is not None:
+        fields["projects"] = [one for one in dict.fromkeys(wanted.projects) if one]
     if wanted.docker is not None:
         fields["docker"] = wanted.docker
     return make_user(fields)
@@ -67,9 +71,10 @@ def on_nodes(before: User, after: User) -> list[str]:
 
 def on_site(before: User, after: User) -> list[str]:
     """What becomes another for a person in users.yml alone, a line each."""
+    old, new = ({**user.model_dump(), "projects": listed(user.projects)} for user in (before, after))
     return [
-        f"{after.name}: {field} {getattr(before, field) or 'none'} → {getattr(after, field) or 'none'}"
-        for field in TEXTS
+        f"{after.name}: {field} {old[field] or 'none'} → {new[field] or 'none'}"
+        for field in (*TEXTS, "projects")
         if getattr(before, field) != getattr(after, field)
     ]
 

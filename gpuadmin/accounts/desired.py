@@ -26,6 +26,7 @@ def desired(user: User, settings: Settings) -> dict[str, Any]:
         "keys": list(user.keys),
         "docker": user.docker and settings.docker.enabled,
         **({} if user.group is None else {"group": user.group}),
+        **({"projects": list(user.projects)} if user.projects else {}),
     }
 
 

@@ -31,11 +31,13 @@ class Request:
     docker: bool | None = None
     group: str | None = None
     note: str | None = None
+    projects: tuple[str, ...] | None = None
 
     def fields(self) -> dict[str, Any]:
         """The fields that were given, without the name."""
         given = {field: getattr(self, field) for field in ("uid", "email", "expires", "docker", "group", "note")}
-        given["keys"] = list(self.keys) if self.keys is not None else None
+        lists = {"keys": self.keys, "projects": self.projects}
+        given |= {field: list(value) for field, value in lists.items() if value is not None}
         return {field: value for field, value in given.items() if value is not None}
 
 
@@ -117,8 +119,7 @@ def request(fields: Mapping[str, Any]) -> Request:
     if "locked" in fields:  # guard: newcomers are not locked
         raise ConfigError(f"{valid.name!r}: locked: is not for newcomers", hint="add them, then: gpuadmin lock-user")
     given = {field: getattr(valid, field) for field in fields if field != "name"}
-    if "keys" in given:
-        given["keys"] = tuple(given["keys"])
+    given |= {field: tuple(given[field]) for field in ("keys", "projects") if field in given}
     return Request(name=valid.name, **given)
 
 

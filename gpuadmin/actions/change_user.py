@@ -10,6 +10,7 @@ from gpuadmin.accounts.changing import Wanted, change, notes, on_nodes, on_site
 from gpuadmin.accounts.importing import read_keys
 from gpuadmin.accounts.requests import known, refuse_protected
 from gpuadmin.actions.shared.accounts import Change, account_result, converge, limits_later, perform
+from gpuadmin.common.text import listed
 from gpuadmin.errors import ExitCode
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish, nothing
@@ -29,8 +30,9 @@ def change_user(
     note: str | None = None,
     group: str | None = None,
     docker: bool | None = None,
+    projects: Sequence[str] | None = None,
 ) -> int:
-    """Change keys, Docker, address, note or group of one person. Returns the exit code.
+    """Change keys, Docker, address, note, group or projects of one person. Returns the exit code.
 
     Keys are given as they are, or as a file of them; what is not given stays as it is. Hosts are asked only where they
     have a part in it: a note is in users.yml alone, and an address where there is no queue.
@@ -43,6 +45,7 @@ def change_user(
         note=note,
         group=group,
         docker=docker,
+        projects=None if projects is None else tuple(projects),
     )
     with opened("change-user", options) as session:
         (before,) = known(session.site.registry, [name])
@@ -54,14 +57,15 @@ def change_user(
         nodes = on_nodes(before, after)
         found = converge(session, registry, [after], title=title, describe=lambda user, _: nodes)
         builder = PlanBuilder(title, steps=list(found.plan.steps), warnings=list(found.plan.warnings))
-        queue = session.named("slurm") if before.group != after.group else []
+        moved = before.group != after.group or before.projects != after.projects
+        queue = session.named("slurm") if moved else []
         mails = session.named("slurm") if before.email != after.email else []
         unix = {one.name for one in session.site.settings.groups} & {before.group, after.group}
         # guard: who leaves a group of people leaves the Unix group at once -> wanted.for_hosts or bool(queue or mails)
         for_hosts = wanted.for_hosts or bool(queue or mails) or (before.group != after.group and bool(unix))
         if not for_hosts:
             builder = PlanBuilder(title, warnings=limits_later(session, [after]))
-        builder.add_all(queue, [f"{name}: {after.group or 'no group'} in the queue"])
+        builder.add_all(queue, [f"{name}: {listed([after.group or 'no group', *after.projects])} in the queue"])
         builder.add_all(mails, [f"{name}: where mails about jobs go"])
         for line in on_site(before, after):
             builder.add("site", line)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from gpuadmin.actions.shared.grants import clock, gpu_words, look
 from gpuadmin.actions.shared.now import plain_table
+from gpuadmin.actions.shared.prometheus import Prometheus
+from gpuadmin.common.given import DAY, STEP, Given, past
+from gpuadmin.common.queries import first_measured
 from gpuadmin.display import make_console
 from gpuadmin.options import Options
-from gpuadmin.outcome import report
+from gpuadmin.outcome import finish, report
+from gpuadmin.records import history
 from gpuadmin.session import opened
 
 
@@ -19,6 +26,40 @@ def show_grants(options: Options) -> int:
         answers, run = look(session, {})
         result = {"hosts": dict(answers.known), "unknown": dict(answers.unknown)}
         return report(session, run, result, show=lambda: show(answers.known, answers.unknown), unknown=[answers])
+
+
+def show_past(options: Options, days: int) -> int:
+    """Ask Prometheus what admins gave in so many days. Returns the exit code."""
+    with opened("grants", options, changes=False) as session:
+        now, names = time.time(), set(session.some("gpu"))
+        with Prometheus(session.site) as prometheus:
+            found = [one for one in past(prometheus.over_time, now - days * DAY, now) if one.node in names]
+            since = min((one.value for one in prometheus.ask(first_measured(days))), default=None)
+        runs = [run for run, _ in history(session.site.runs) if run["verb"] == "revoke" and not run["check"]]
+        rows = [(one, describe_end(one, runs, now)) for one in found]
+        if not options.json:
+            begin = max(now - days * DAY, since or 0)
+            console = make_console(json=False)
+            console.print(f"What admins gave since {clock(begin)}, as measured: a few minutes late.")
+            table = [
+                (clock(one.begin), one.user, f"{one.gpus} × {one.node}", clock(one.until), how, one.who, one.reason)
+                for one, how in rows
+            ]
+            console.print(plain_table(("From", "Person", "GPUs", "Until", "Ended", "By", "Why"), table))
+        result = {"days": days, "since": since, "past": [{**asdict(one), "how": how} for one, how in rows]}
+        return finish(session, 0, result)
+
+
+def describe_end(one: Given, runs: Iterable[Mapping[str, Any]], now: float) -> str:
+    """How something that was given ended. `runs`: of `revoke`, which say by whom it was taken back."""
+    if one.ended is None:
+        return "at its time" if one.until <= now else "goes on"
+    for run in runs:
+        steps = run["plan"].get("steps", ())
+        mine = any(step["host"] == one.node and f" of {one.user}" in step["action"] for step in steps)
+        if mine and abs(datetime.fromisoformat(run["started"]).timestamp() - one.ended) <= 3 * STEP:
+            return f"revoked by {run['who']}, {clock(one.ended)}"
+    return f"given back or ended, {clock(one.ended)}"
 
 
 def show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str]) -> None:

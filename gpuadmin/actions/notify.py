@@ -38,13 +38,16 @@ def notify(options: Options, mail: MailOptions) -> int:
 
 def notify_timer(options: Options, *, install: bool) -> int:
     """Install the timer that runs notify every morning, or remove it. Returns the exit code."""
-    directory = find_site(options.site)
-    units = timer.notify_timer(directory)
+    return change_timer(options, timer.notify_timer(find_site(options.site)), install=install)
+
+
+def change_timer(options: Options, units: timer.Timer, *, install: bool) -> int:
+    """Install these units, for a verb that mails, or remove them. Returns the exit code."""
     if not install:
         found = True if options.check else timer.remove(units)
         echo(f"{units.name}: {'would be removed' if options.check else 'removed' if found else 'is not installed'}")
         return 0
-    mail = load_settings(directory).mail
+    mail = load_settings(find_site(options.site)).mail
     if mail is None or (mail.user is not None and mail.password_file is None):
         what = "mail" if mail is None else "mail.password_file"
         raise ConfigError(

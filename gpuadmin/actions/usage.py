@@ -20,9 +20,10 @@ from gpuadmin.common.queries import (
     gpu_seconds,
     granted_seconds,
     mig_devices,
+    project_seconds,
     seconds_by_holder,
 )
-from gpuadmin.common.usage import Measured, Usage, bought, total, usage
+from gpuadmin.common.usage import Measured, Usage, bought, sum_projects, total, usage
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.schema import Term
 from gpuadmin.console import echo
@@ -90,22 +91,13 @@ def show_usage(options: Options, *, asked: Asked, kind: str, as_csv: bool, page:
     code.
     """
     with opened("usage", options, changes=False) as session:
-        groups, accounts = _groups(session), _accounts(session)
+        groups, accounts = node_groups(session), read_accounts(session)
         if kind == "account":
             controller(session)  # raises ConfigError where there is no queue
         span = choose_span(asked, session.site.settings.term, date.today())
         days, end = span.days, span.end
         with Prometheus(session.site) as prometheus:
-            found = Measured(
-                held=prometheus.ask(seconds_by_holder("held", days), end),
-                measured=prometheus.ask(seconds_by_holder("measured", days), end),
-                active=prometheus.ask(seconds_by_holder("active", days), end),
-                available=prometheus.ask(gpu_seconds(days), end),
-                mig=prometheus.ask(mig_devices(days), end),
-                granted=prometheus.ask(granted_seconds(days), end),
-                allocated=() if session.site.settings.slurm is None else prometheus.ask(allocated_seconds(days), end),
-            )
-            since = min((one.value for one in prometheus.ask(first_measured(days), end)), default=None)
+            found, since = measure(session, prometheus, days, end)
         period = span.describe(since, time.time())
         rows, everything = usage(found, kind, groups, accounts), total(found, groups)
         whole = bought(found, groups, days)
@@ -129,7 +121,42 @@ def show_usage(options: Options, *, asked: Asked, kind: str, as_csv: bool, page:
         return finish(session, 0, result)
 
 
-def _groups(session: Session) -> dict[str, list[str]]:
+def show_projects(options: Options, *, asked: Asked, as_csv: bool) -> int:
+    """The hours that the queue gave by project; what was used is known of people alone. Returns the exit code."""
+    with opened("usage", options, changes=False) as session:
+        controller(session)  # raises ConfigError where there is no queue
+        span = choose_span(asked, session.site.settings.term, date.today())
+        with Prometheus(session.site) as prometheus:
+            hours = sum_projects(prometheus.ask(project_seconds(span.days), span.end))
+            since = min((one.value for one in prometheus.ask(first_measured(span.days), span.end)), default=None)
+        period = span.describe(since, time.time())
+        if not options.json:
+            echo(f"{period}.", err=as_csv)
+        if as_csv:
+            rows = [f"{name or '(none)'},{value:.3f}\n" for name, value in hours.items()]
+            echo("project,allocated_hours\n" + "".join(rows), end=False)
+        elif not options.json:
+            table = [(name or "(none)", f"{value:.1f}") for name, value in hours.items()]
+            title = "GPU-hours allocated"
+            make_console(json=False).print(plain_table(("Project", title), table, right=(title,)))
+        return finish(session, 0, {"days": span.days, "period": period, "by": "project", "hours": hours})
+
+
+def measure(session: Session, prometheus: Prometheus, days: int, end: float | None) -> tuple[Measured, float | None]:
+    """What was measured in so many days up to a moment (seconds since 1970; None: now), and since when in them."""
+    found = Measured(
+        held=prometheus.ask(seconds_by_holder("held", days), end),
+        measured=prometheus.ask(seconds_by_holder("measured", days), end),
+        active=prometheus.ask(seconds_by_holder("active", days), end),
+        available=prometheus.ask(gpu_seconds(days), end),
+        mig=prometheus.ask(mig_devices(days), end),
+        granted=prometheus.ask(granted_seconds(days), end),
+        allocated=() if session.site.settings.slurm is None else prometheus.ask(allocated_seconds(days), end),
+    )
+    return found, min((one.value for one in prometheus.ask(first_measured(days), end)), default=None)
+
+
+def node_groups(session: Session) -> dict[str, list[str]]:
     """Each node's own groups in the site: racks, labs, whatever the inventory has beyond those of every site."""
     names = set(session.some("gpu"))
     return {
@@ -137,7 +164,7 @@ def _groups(session: Session) -> dict[str, list[str]]:
     }
 
 
-def _accounts(session: Session) -> dict[str, str]:
+def read_accounts(session: Session) -> dict[str, str]:
     """The account in the queue of each person who is in a group of the site's own."""
     section = session.site.settings.slurm
     shared = {group.name for group in section.groups} if section is not None else set()

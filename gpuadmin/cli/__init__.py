@@ -48,6 +48,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "list-gpus": "Show every GPU, and what is missing or wrong.",
         "top": "Show what every GPU does, who holds it, what is free.",
         "usage": "Show how many GPU-hours were held and used.",
+        "report": "Mail a month's report, and write it as a page.",
         "idle": "Show who holds a GPU without using it.",
         "dashboard": "Open the web page of all this as an admin.",
         "grant": "Give somebody GPUs of a node until a time.",

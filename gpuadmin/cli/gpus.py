@@ -73,9 +73,10 @@ def top(
 @click.option("--to", "last", metavar="DAY", callback=as_day, help="With --from: the last day.  [default: today]")
 @click.option("--term", is_flag=True, help="The term instead, from term.begin to today.")
 @click.option(
-    "--by", "kind", type=click.Choice(["user", "account", "node", "group"]), default="user", show_default=True,
-    help="A row for each person, account in the queue (slurm.groups), node, or group of nodes of the site's own "
-    "inventory.",
+    "--by", "kind", type=click.Choice(["user", "account", "project", "node", "group"]), default="user",
+    show_default=True,
+    help="A row for each person, account in the queue (slurm.groups), project (users[].projects), node, or group of "
+    "nodes of the site's own inventory.",
 )  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for a spreadsheet.")
 @click.option("--html", "page", metavar="FILE", help="Write it as a page with charts, which needs nothing else.")
@@ -96,7 +97,7 @@ def usage(
     GPU that somebody's process has open; used is one on which something ran. Efficiency is used of held,
     where it is known.
     """
-    from gpuadmin.actions.usage import Asked, show_usage
+    from gpuadmin.actions.usage import Asked, show_projects, show_usage
 
     if as_csv and options.json:
         raise click.UsageError("--csv and --json: one of them")
@@ -104,7 +105,46 @@ def usage(
         raise click.UsageError("--since, --from and --term: one of them")
     if last is not None and (first is None or last < first):
         raise click.UsageError("--to goes with --from, and is no earlier day")
+    if kind == "project":
+        if page is not None:
+            raise click.UsageError("--html: --by project has no page")
+        return show_projects(options, asked=Asked(days or 30, first, last, term), as_csv=as_csv)
     return show_usage(options, asked=Asked(days or 30, first, last, term), kind=kind, as_csv=as_csv, page=page)
+
+
+@click.command("report")
+@click.option("--month", metavar="YYYY-MM", help="Another month that is over.  [default: the last one]")
+@click.option("--html", "page", metavar="FILE", help="Also write it as a page, which needs nothing else.")
+@mail_options
+@click.option("--install-timer", is_flag=True, help="Send each month's from now on, from this machine, as you.")
+@click.option("--remove-timer", is_flag=True, help="Remove that timer.")
+@run_options(playbook=False, limit=False)
+def report(
+    options: Options,
+    mail: MailOptions,
+    month: str | None,
+    page: str | None,
+    install_timer: bool,
+    remove_timer: bool,
+) -> int:
+    """Mail a month's report to mail.report, once each: what was held, used and waited for, by group and person; what
+    the idle rule took back; what admins gave; kWh, and where metrics.price_per_kwh is set, their cost; all beside the
+    month before. Where mail.report names nobody it is only shown.
+
+    \b
+    gpuadmin report --preview                     # the last month's, in full
+    gpuadmin report --month 2026-10 --html october.html
+    gpuadmin report --install-timer               # from now on, each month
+    """
+    from gpuadmin.actions.report import report_month, report_timer
+
+    if install_timer and remove_timer:
+        raise click.UsageError("--install-timer and --remove-timer: one of the two")
+    if install_timer or remove_timer:
+        if mail != MailOptions() or options.json or month or page:
+            raise click.UsageError("a timer sends the last month's: leave the other options out")
+        return report_timer(options, install=install_timer)
+    return report_month(options, mail, month=month, page=page)
 
 
 @click.command("idle")
@@ -224,12 +264,16 @@ def revoke(names: tuple[str, ...], options: Options) -> int:
 
 
 @click.command("grants")
+@click.option(
+    "--past", "days", is_flag=False, flag_value="90", type=WholeNumber(1, 3650), metavar="[DAYS]",
+    help="What admins gave in the last DAYS (90), exceptions of the queue included, and how each ended, as measured.",
+)  # fmt: skip
 @run_options(changes=False)
-def grants(options: Options) -> int:
+def grants(options: Options, days: int | None) -> int:
     """Show who was granted which GPUs, until when, by whom and why."""
-    from gpuadmin.actions.grants import show_grants
+    from gpuadmin.actions.grants import show_grants, show_past
 
-    return show_grants(options)
+    return show_grants(options) if days is None else show_past(options, days)
 
 
 @click.command("queue")

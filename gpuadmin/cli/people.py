@@ -28,6 +28,7 @@ from gpuadmin.options import MailOptions, Options
 @click.option("--expires", metavar="DATE", help="Last day of validity, YYYY-MM-DD.")
 @click.option("--docker/--no-docker", default=None, help="Whether they may use rootless Docker. [default: yes]")
 @click.option("--group", help="The group of people that they are in, such as a lab.")
+@click.option("--project", "projects", multiple=True, help="A project that they work for in the queue; repeatable.")
 @click.option("--note", help="A remark for the admins.")
 @click.option(
     "--mail/--no-mail",
@@ -46,6 +47,7 @@ def add_user(
     expires: str | None,
     docker: bool | None,
     group: str | None,
+    projects: tuple[str, ...],
     note: str | None,
     send: bool | None,
     mail: MailOptions,
@@ -63,7 +65,7 @@ def add_user(
     from gpuadmin.actions.add_user import add_user
 
     given: dict[str, Any] = {"email": email, "uid": uid, "expires": expires, "docker": docker, "group": group}
-    given["note"] = note
+    given |= {"note": note, "projects": list(projects) or None}
     fields = {field: value for field, value in given.items() if value is not None}
     if bool(names) == bool(source):
         raise click.UsageError("name the people to add, or give --from FILE (one of the two)")
@@ -107,6 +109,12 @@ def add_user(
 @click.option("--email", help="Where mails about the account go; '' for no address.")
 @click.option("--note", help="A remark for the admins; '' for none.")
 @click.option("--group", help="The group of people that they are in; '' for none.")
+@click.option(
+    "--project",
+    "projects",
+    multiple=True,
+    help="A project that they work for, in place of all that users.yml has; repeatable, '' for none.",
+)
 @click.option("--docker/--no-docker", default=None, help="Whether they are set up for rootless Docker.")
 @run_options()
 def change_user(
@@ -117,10 +125,11 @@ def change_user(
     email: str | None,
     note: str | None,
     group: str | None,
+    projects: tuple[str, ...],
     docker: bool | None,
     options: Options,
 ) -> int:
-    """Change a person's ssh keys, address, note, group or Docker: in users.yml, and on every node.
+    """Change a person's ssh keys, address, note, group, projects or Docker: in users.yml, and on every node.
 
     What is not named stays as it is. After a failure: gpuadmin sync-users
 
@@ -132,11 +141,12 @@ def change_user(
 
     if keys and (add_keys or remove_keys):
         raise click.UsageError("--key names all keys; leave --add-key and --remove-key out")
-    if not (keys or add_keys or remove_keys) and (email, note, group, docker) == (None,) * 4:
-        raise click.UsageError("say what to change: --key, --add-key, --remove-key, --email, --note, --group, --docker")
+    if not (keys or add_keys or remove_keys or projects) and (email, note, group, docker) == (None,) * 4:
+        options_there = "--key, --add-key, --remove-key, --email, --note, --group, --project, --docker"
+        raise click.UsageError(f"say what to change: {options_there}")
     return change_user(
         options, name, keys=keys, add_keys=add_keys, remove_keys=remove_keys, email=email, note=note, group=group,
-        docker=docker,
+        docker=docker, projects=projects or None,
     )  # fmt: skip
 
 

@@ -278,8 +278,8 @@ METRICS = (
         "1 if Slurm's accounting (slurmdbd) and its database answer.",
     ),
     Metric(
-        "gpuadmin_queue_allocated_gpus", GAUGE, ("user", "account"),
-        "GPUs that the queue has given to somebody, of the jobs that run now.",
+        "gpuadmin_queue_allocated_gpus", GAUGE, ("user", "account", "project"),
+        "GPUs that the queue has given to somebody, of the jobs that run now; project is empty where none was named.",
     ),
     Metric(
         "gpuadmin_queue_place", GAUGE, ("id", "user", "account", "gpus", "why"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .idle import QUEUE
+
 # What `of_samples` (cluster.py) reads, in one answer.
 NOW_NAMES = (
     "gpuadmin_gpus_expected", "gpuadmin_gpus_answering", "gpuadmin_gpus_on_bus", "gpuadmin_gpu_driver_state",
@@ -42,6 +44,28 @@ def granted_seconds(days: int) -> str:
 def allocated_seconds(days: int) -> str:
     """GPU seconds of the last days that the queue gave to somebody, by person and account (a group of people)."""
     return f"sum by (user, account) (sum_over_time(gpuadmin_queue_allocated_gpus[{int(days)}d:5m])) * 300"
+
+
+def project_seconds(days: int) -> str:
+    """The same by person and project; the project is empty for what is of none."""
+    return f"sum by (user, project) (sum_over_time(gpuadmin_queue_allocated_gpus[{int(days)}d:5m])) * 300"
+
+
+def waits(days: int) -> str:
+    """How long each job with GPUs has waited in the last days, in seconds, by job and person. One that began within a
+    minute is not among them.
+    """
+    since = "gpuadmin_queue_waiting_since_timestamp_seconds"
+    return f"max by (id, user) (max_over_time((time() - {since})[{int(days)}d:1m]))"
+
+
+def energy(days: int) -> str:
+    """kWh that GPUs drew in the last days, by node; without what the rest of the node draws."""
+    return f"sum by (instance) (sum_over_time(gpuadmin_gpu_power_watts[{int(days)}d:5m])) * 300 / 3.6e6"
+
+
+#: What an admin has given to somebody, grants and exceptions of the queue: until when. What the queue gave says Slurm.
+GIVEN = f'last_over_time(gpuadmin_gpu_granted_until_timestamp_seconds{{who!="{QUEUE}"}}[5m])'
 
 
 def gpu_seconds(days: int) -> str:

@@ -139,6 +139,14 @@ def bought(found: Measured, groups: Mapping[str, Sequence[str]], days: int) -> B
     return Bought(sum(there.values()) / HOUR, *sums)
 
 
+def sum_projects(samples: Iterable[Sample]) -> dict[str, float]:
+    """Given the answer to queries.project_seconds, return the GPU-hours that the queue gave, most first; of no project
+    under ``""``.
+    """
+    sums = _summed(samples, "project")
+    return {name: sums[name] / HOUR for name in sorted(sums, key=lambda name: (-sums[name], name))}
+
+
 def _summed(samples: Iterable[Sample], label: str) -> dict[str, float]:
     found: dict[str, float] = defaultdict(float)
     for one in samples:

@@ -77,7 +77,9 @@ def _kind(field: dict[str, Any]) -> str:
         return "fields"
     if field.get("format") == "date":
         return "date"
-    return {"string": "text", "integer": "number", "boolean": "true or false"}.get(str(field.get("type")), "value")
+    return {"string": "text", "integer": "number", "number": "number", "boolean": "true or false"}.get(
+        str(field.get("type")), "value"
+    )
 
 
 def _default(field: dict[str, Any], nullable: bool, has_fields: bool) -> str:

@@ -21,8 +21,10 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from ..common.given import STEP
+from ..common.queries import GIVEN
 from ..common.samples import Sample
-from . import notebooks, plots, queries, usage_page, views
+from . import given_page, notebooks, plots, queries, usage_page, views
 from .announced import announced
 from .buttons import Buttons
 from .door import Door
@@ -86,6 +88,7 @@ class Dashboard:
             Route("/people/{name}", self._for_viewers(self._person)),
             Route("/me", self._for_viewers(self._me)),
             Route("/queue", self._for_viewers(self._queue)),
+            Route("/given", self._for_viewers(self._given)),
             Route("/jobs", self._for_viewers(self._buttons.show_jobs)),
             Route("/queue/{verb}", self._for_viewers(self._buttons.press), methods=["POST"]),
             Route("/free", self._for_viewers(self._free)),
@@ -192,6 +195,12 @@ class Dashboard:
             "queue": queue_page(found.queue, viewer.name), **self._buttons.offer(viewer, found),
             "notebooks": notebooks.own(request, self._settings, viewer, found.queue),
         })  # fmt: skip
+
+    async def _given(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
+        begin, end = given_page.choose_span(time.time())
+        async with self._turns.of(viewer.name):
+            answer = await self._asked.over_time(GIVEN, begin, end, STEP)
+        return self._page(request, "given.html", found, viewer, given_page.given_page(answer, end, found))
 
     async def _free(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         numbers = {"gpus": (1, 1, 64), "memory": (0, 0, 1000)}

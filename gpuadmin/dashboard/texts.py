@@ -166,6 +166,16 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "The node that is filled best comes first, so that large jobs find whole nodes. Nothing is reserved.",
         "큰 작업이 노드 전체를 쓸 수 있도록 빈자리가 적은 노드부터 보여 줍니다. 예약되지는 않습니다.",
     ),
+    "given": ("What admins gave", "관리자가 따로 준 GPU"),
+    "given-note": (
+        "Grants and exceptions of the last {0} days, as measured: a few minutes late.",
+        "최근 {0}일 동안 관리자가 따로 준 GPU입니다. 시각은 몇 분 늦게 측정됩니다.",
+    ),
+    "given-ended": ("Ended", "끝난 시각"),
+    "given-on": ("goes on", "사용 중"),
+    "given-time": ("at its time", "예정대로"),
+    "given-why": ("By whom, and why", "관리자와 이유"),
+    "from-when": ("From", "시작 시각"),
     "queue": ("Queue", "대기열"),
     "queue-away": (
         "The queue does not answer now. Whoever has a GPU keeps it; nobody gets a new one.",

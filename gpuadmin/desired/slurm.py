@@ -84,7 +84,7 @@ def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
         "name": host.name,
         "homes": cluster.plain["homes"]["path"],
         "languages": cluster.languages,
-        "policy": _policy(section),
+        "policy": {**_policy(section), **_idle(cluster)},
         "disks": ["/", "/var", *([docker] if (docker := cluster.docker_data(host)) else [])],
         "controllers": [CONTROLLERS[one] for one in section.constrain],
         "controller": controllers[0].cluster_address if controllers else "",
@@ -126,6 +126,16 @@ def _policy(section: Slurm) -> dict[str, Any]:
         "book": {name: one.model_dump() for name, one in book.items() if one is not None},
         "booked": section.booked,
     }
+
+
+def _idle(cluster: Cluster) -> dict[str, Any]:
+    """What becomes of a GPU that its person does not use; nothing where nothing is measured."""
+    metrics = cluster.site.metrics
+    if not cluster.members("monitor"):
+        return {}
+    ends = metrics.idle_stop and cluster.site.mail is not None
+    notice = metrics.idle_notice_hours if ends else 0
+    return {"idle_hours": metrics.idle_hours, "idle_notice": notice, "idle_exempt": list(metrics.idle_exempt)}
 
 
 def _away(cluster: Cluster, host: Host) -> dict[str, Any]:

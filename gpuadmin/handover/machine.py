@@ -108,17 +108,18 @@ def repository(site: Path) -> Iterator[Item]:
 def timers(personal: Path, system: Sequence[str] = (*_UNITS, *_LAUNCHD, *_CRON)) -> Iterator[Item]:
     """Timers and cron jobs of this machine that call gpuadmin. `personal`: the directory of your own units."""
     machine = socket.gethostname()
-    again = "on the new admin's machine: gpuadmin notify --install-timer"
+    again = "on the new admin's machine: gpuadmin {} --install-timer"
     found = False
     for path in _calling([personal]):
         found = True
         words = f"runs on {machine}, as you"
+        verb = "report" if "gpuadmin-report-" in path.name else "notify"
         settles = (
-            "gpuadmin notify --remove-timer"
-            if "gpuadmin-notify-" in path.name
+            f"gpuadmin {verb} --remove-timer"
+            if f"gpuadmin-{verb}-" in path.name
             else f"systemctl --user disable {path.parent.name[:-2] if path.suffix == '.conf' else path.name}"
         )
-        yield Item("timer", str(path), YOURS, words, f"{settles}; {again}")
+        yield Item("timer", str(path), YOURS, words, f"{settles}; {again.format(verb)}")
     for path in _calling(map(expanded, system)):
         found = True
         yield Item("timer", str(path), YOURS, f"runs on {machine}", f"take it along if {machine} goes with you")

@@ -157,6 +157,28 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
             },
         ),
     ),
+    "report": (
+        "The report of a month that is over (`gpuadmin report`); it is in the first of `mail.languages` alone",
+        Letter(
+            "report",
+            "professor@example.org",
+            ("example",),
+            ("report",),
+            "",
+            {
+                "month": "2026-11",
+                "lines": ["Of 5,760.0 GPU-hours available, 61% were held and 43% used."],
+                "notes": "Held is a GPU that a program has open; used is one on which something ran.",
+                "tables": [
+                    {
+                        "title": "In all",
+                        "columns": ["Figure", "2026-11", "2026-10"],
+                        "rows": [["GPU-hours held", "3,513.6", "3,001.2"], ["used", "2,476.8", "2,410.0"]],
+                    }
+                ],
+            },
+        ),
+    ),
 }
 
 

@@ -32,11 +32,11 @@ class Renderer:
         self._templates = Templates("mail", site)
 
     def message(self, letter: Letter, *, now: datetime | None = None) -> EmailMessage:
-        """Given a letter, return its message: one mail that carries all the site's languages.
+        """Given a letter, return its message: one mail that carries all the site's languages, or the letter's own.
 
         Raises ConfigError naming the template that cannot be rendered.
         """
-        parts = [self._part(letter, language) for language in self._mail.languages]
+        parts = [self._part(letter, language) for language in letter.languages or self._mail.languages]
         head = Head(self._settings.name, self._mail.sender, self._mail.reply_to)
         try:
             message = build_message(letter, head, parts, now)

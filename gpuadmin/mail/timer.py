@@ -29,15 +29,24 @@ class Timer:
 
 def notify_timer(site: Path, *, python: str = sys.executable) -> Timer:
     """Given a site's directory, return the units that run `notify` there every morning, and again after a failure."""
+    return _timer(site, python, "notify", "Mail the reminders that are due", "Every morning", "*-*-* 09:00")
+
+
+def report_timer(site: Path, *, python: str = sys.executable) -> Timer:
+    """The same for `report`, on the first day of each month."""
+    return _timer(site, python, "report", "Mail the last month's report", "Every month", "*-*-01 09:00")
+
+
+def _timer(site: Path, python: str, verb: str, does: str, often: str, when: str) -> Timer:
     digest = hashlib.sha256(str(site).encode()).hexdigest()[:8]
     slug = re.sub(r"[^a-z0-9]+", "-", site.name.lower()).strip("-") or "site"
-    name = f"gpuadmin-notify-{slug}-{digest}"
-    command = " ".join(quoted(word) for word in (python, "-m", "gpuadmin", "notify", "--yes", "--site", str(site)))
+    name = f"gpuadmin-{verb}-{slug}-{digest}"
+    command = " ".join(quoted(word) for word in (python, "-m", "gpuadmin", verb, "--yes", "--site", str(site)))
     service = f"""\
-# Managed by gpuadmin notify --install-timer.
+# Managed by gpuadmin {verb} --install-timer.
 [Unit]
-Description=Mail the reminders that are due ({name})
-# The server may be away for hours; it is not tried for ever: there is another mail run the next morning.
+Description={does} ({name})
+# The server may be away for hours; it is not tried for ever: there is another mail run the next time.
 StartLimitIntervalSec=20h
 StartLimitBurst=10
 
@@ -50,14 +59,14 @@ RestartSec=15min
 RestartPreventExitStatus=2
 """
     timer = f"""\
-# Managed by gpuadmin notify --install-timer.
+# Managed by gpuadmin {verb} --install-timer.
 [Unit]
-Description=Every morning: {name}.service
+Description={often}: {name}.service
 
 [Timer]
-OnCalendar=*-*-* 09:00
+OnCalendar={when}
 RandomizedDelaySec=10min
-# A morning on which this machine was off is made up for.
+# A time at which this machine was off is made up for.
 Persistent=true
 
 [Install]

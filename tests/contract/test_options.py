@@ -32,11 +32,12 @@ MORE: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "change-user": (("minji", "--no-docker"),),
     "idle": (("--act",),),
     "import-applications": (("{site}/form.csv", "--members", "{site}/members.csv", "--apply"),),
+    "report": ((),),
     "restore-home": (("minji", "--in-place"),),
     "top": (("--local",),),
 }
 #: What is read only where there is something to end, or when mails go out.
-LATER = {"idle": {"verbose"}, "import-applications": {"again"}}
+LATER = {"idle": {"verbose"}, "import-applications": {"again"}, "report": {"limit"}}
 MORE_SETTINGS = "metrics: {mail_to: []}\nslurm: {}\n"
 #: What a host says that was asked for images.
 STORE = {"2027-01": {"problem": None, "manifest": {"name": "2027-01", "parent": None, "uuid": "1", "streams": {}}}}
@@ -89,7 +90,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return RunResult({name: HostResult("ok", reports=reports) for name in HOSTS})
 
     monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
-    monkeypatch.setattr("gpuadmin.actions.shared.prometheus.Prometheus.ask", lambda _self, _query: [])
+    monkeypatch.setattr("gpuadmin.actions.shared.prometheus.Prometheus.ask", lambda _self, _query, _at=None: [])
+    monkeypatch.setattr("gpuadmin.actions.shared.prometheus.Prometheus.over_time", lambda _self, *_all: [])
     monkeypatch.setattr("gpuadmin.actions.shared.forward.Forward.__enter__", lambda self: self)
     monkeypatch.setattr("gpuadmin.actions.shared.forward.Forward.look", lambda _self: "AA:BB")
     monkeypatch.setattr("gpuadmin.actions.dashboard._stay", lambda *_all, **_more: 0)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # These work on this machine alone, or ask Prometheus.
 LOCAL = {
     "init", "check", "trust", "notify", "runs", "ssh", "lab", "schema", "completion", "man", "user-guide",
-    "call-for-applications", "usage", "dashboard", "rehearse",
+    "call-for-applications", "usage", "report", "dashboard", "rehearse",
 }  # fmt: skip
 # These bring accounts to what users.yml says then: all of them run the playbook of sync-users.
 OF_ACCOUNTS = {

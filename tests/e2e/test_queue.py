@@ -76,7 +76,7 @@ def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> 
         assert "You have 1 GPU of node1 until" in queue.person("minji", NODE, "gpuadmin-me")
         queue.admin(CONTROLLER, f"{CLI} queue-measured")
         measured = queue.admin(CONTROLLER, "cat /run/gpuadmin-metrics/queue/queue.prom")
-        assert 'gpuadmin_queue_allocated_gpus{user="jiho",account="people"} 2' in measured
+        assert 'gpuadmin_queue_allocated_gpus{user="jiho",account="people",project=""} 2' in measured
         # more time for one's own, up to the longest; by the kernel's word whose it is
         assert "yours until" in queue.person("minji", NODE, "gpu extend --hours 2")
         assert "4 h: yours can last until" in queue.ssh("minji", NODE, "gpu extend --hours 2").stderr
@@ -144,10 +144,48 @@ def test_an_exception_has_no_limits_and_is_an_admin_s_alone(queue: Cluster) -> N
     (made,) = [one for one in _jobs(queue) if one["exception"]]
     assert (made["user"], made["nodes"], made["exception"]["reason"]) == ("minji", "node2", "paper")
     assert "minji node2 0 1" in _granted(queue)
+    (given,) = queue.gpuadmin("grants", "--limit", "node2")["result"]["hosts"]["node2"]["grants"]
+    assert (given["reason"], given["who"] != "Slurm") == ("paper", True), (
+        "as `grants --past` knows it, by its measurement"
+    )
+    said = queue.person("minji", NODE, "gpu limits")
+    assert ("4 h each time" in said, "is an exception: an admin" in said, "paper" in said) == (True, True, True), said
+    assert "paper" not in queue.person("jiho", NODE, "gpu limits --language ko")
     assert "Invalid qos" in queue.ssh("minji", NODE, "sbatch --qos=exception -D / --wrap true").stderr
     assert queue.ssh("minji", NODE, f"scontrol update JobId={made['id']} AdminComment=x").returncode != 0
     queue.gpuadmin("revoke", f"slurm-{made['id']}", "--yes")
     queue.wait(lambda: queue.ssh("admin", "node2", "! sudo grep -rq slurm /run/gpuadmin-grants && echo so"))
+    _a_project(queue)
+
+
+def _a_project(queue: Cluster) -> None:
+    """Whoever is in it names it, nobody else; it is counted, and Slurm's shares and limits are as they were."""
+    shares = "sacctmgr -nP show assoc format=account,user,fairshare,qos"
+    before = queue.admin(CONTROLLER, shares)
+    queue.gpuadmin("change-user", "minji", "--project", "nlp", "--project", "bio", "--yes")
+    queue.person("minji", NODE, f"gpu get --project nlp --node {NODE}")
+    for name, asked in (
+        ("jiho", "get --project nlp"),
+        ("minji", "get --project else"),
+        ("jiho", "get --project '*nlp'"),
+    ):
+        refused = queue.ssh(name, NODE, f"gpu {asked}")
+        assert (refused.returncode != 0, "is not a project of yours" in refused.stderr) == (True, True), refused
+    assert "Invalid wckey" in queue.ssh("jiho", NODE, "sbatch --wckey=bio -D / --wrap true").stderr
+    queue.person("jiho", NODE, f"gpu get --node {NODE}")
+    queue.admin(CONTROLLER, f"{CLI} queue-measured")
+    measured = queue.admin(CONTROLLER, "cat /run/gpuadmin-metrics/queue/queue.prom")
+    for own in ('user="minji",account="people",project="nlp"', 'user="jiho",account="people",project=""'):
+        assert f"gpuadmin_queue_allocated_gpus{{{own}}} 1" in measured
+    queue.gpuadmin("change-user", "minji", "--project", "bio", "--yes")
+    assert queue.person("minji", NODE, "gpu list").count("minji") == 1, "what runs goes on"
+    queue.person("minji", NODE, "gpu release")
+    assert "is not a project of yours" in queue.ssh("minji", NODE, "gpu get --project nlp").stderr
+    queue.person("minji", NODE, f"gpu get --no-wait --node {NODE}")
+    queue.admin(CONTROLLER, f"{CLI} queue-measured")
+    measured = queue.admin(CONTROLLER, "cat /run/gpuadmin-metrics/queue/queue.prom")
+    assert 'user="minji",account="people",project="nlp"' not in measured, "nobody has named one"
+    assert queue.admin(CONTROLLER, shares) == before
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ def row(
     comment: str = "open",
     qos: str = "people",
     booking: str = "(null)",
+    project: str = "(null)",
     reason: str = "None",
 ) -> str:
     """A line of squeue's, with the fields that queue.ask_jobs asks for."""
@@ -39,6 +40,7 @@ def row(
         comment,
         qos,
         booking,
+        project,
         reason,
     )
     widths = queue._FIELDS.values()

@@ -16,6 +16,7 @@ from gpuadmin.common.text import counted, listed
 from gpuadmin.display import lines_of, make_console, styled
 from gpuadmin.errors import ExitCode
 from gpuadmin.mail.ledger import Ledger
+from gpuadmin.mail.letter import Attachment
 from gpuadmin.mail.render import Renderer, render_text
 from gpuadmin.mail.smtp import Smtp
 from gpuadmin.mail.transport import Folder
@@ -74,12 +75,15 @@ class Post:
     directory: Path | None = None  # --mail-dir, or mail.directory
 
     @classmethod
-    def of(cls, session: Session, options: MailOptions) -> Post:
-        """Raises ConfigError if the site says nothing about mail, or not enough."""
+    def of(
+        cls, session: Session, options: MailOptions, pages: Mapping[str, Sequence[Attachment]] | None = None
+    ) -> Post:
+        """Raises ConfigError if the site says nothing about mail, or not enough. `pages`: what mails carry, by
+        template."""
         site = session.site
         mail = site.settings.mail
         carried = {"welcome": guide_pages(site)} if mail is not None and mail.attach_guide else {}
-        renderer = Renderer(site.settings, site.directory, carried)
+        renderer = Renderer(site.settings, site.directory, {**carried, **(pages or {})})
         assert mail is not None  # Renderer says so
         if chosen := options.directory or mail.directory:
             directory = expanded(chosen).absolute()

@@ -11,18 +11,20 @@ import http.client
 import socket
 import subprocess
 import tempfile
+from collections.abc import Callable
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self, TypeVar
 
 from gpuadmin.actions.ssh import command_line
 from gpuadmin.ansible.connections import require_ssh
-from gpuadmin.common.prometheus import Client
+from gpuadmin.common.prometheus import Client, Series
 from gpuadmin.common.samples import Sample
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError, GpuadminError, HostFailedError, UnreachableError
 from gpuadmin.text import one_line
 
+T = TypeVar("T")
 _TIMEOUT, _QUERY = 60.0, 30.0  # seconds: until nobody answers, and until Prometheus itself ends a query
 _LARGEST = 256 * 1024 * 1024  # bytes of an answer
 
@@ -47,8 +49,15 @@ class Prometheus:
         """Given a query of common/queries.py, return what holds now, or held at a moment (seconds since 1970). Raises
         UnreachableError, HostFailedError.
         """
+        return self._answer(Client.ask, query, at)
+
+    def over_time(self, query: str, begin: float, end: float, step: int) -> list[Series]:
+        """What held from one moment to another (seconds since 1970), every `step` seconds. Raises as `ask`."""
+        return self._answer(Client.over_time, query, begin, end, step)
+
+    def _answer(self, question: Callable[..., list[T]], *arguments: Any) -> list[T]:
         try:
-            return Client(self._connected(), _QUERY, _LARGEST).ask(query, at)
+            return question(Client(self._connected(), _QUERY, _LARGEST), *arguments)
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from None
         except ValueError as error:

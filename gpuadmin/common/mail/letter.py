@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,3 +21,4 @@ class Letter:
     names: tuple[str, ...]
     summary: str
     values: Mapping[str, Any] = field(default_factory=dict)
+    languages: Sequence[str] = ()  # those of `mail.languages` that it is written in; none: all of them

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -96,7 +96,9 @@ class Group:
 class Policy:
     """`extend`: never, free (while nobody waits) or always. `hours`: the longest job, by group of people.
 
-    `limits`: by group, for whoever asks for more to read: Slurm keeps them. `book`: by group; people of other
+    `limits`: by group, for whoever asks for more to read: Slurm keeps them. `idle_hours`, `idle_notice`: after how many
+    hours whoever does not use a GPU is told, and how many later its job ends (0: it does not); `idle_exempt`: not them.
+    `book`: by group; people of other
     groups book nothing. `booked`: at most so many GPUs are booked at one time, in percent of the queue's.
     """
 
@@ -105,3 +107,6 @@ class Policy:
     book: Mapping[str, Bookable] = field(default_factory=dict)
     booked: int = 0
     limits: Mapping[str, Group] = field(default_factory=dict)
+    idle_hours: int = 0
+    idle_notice: int = 0
+    idle_exempt: Sequence[str] = ()

@@ -80,6 +80,14 @@ class User(Model):
             "and shares of the queue (`slurm.groups`). It is a Unix group where `groups` of gpuadmin.yml has its gid."
         ),
     ] = None
+    projects: Annotated[
+        list[GroupName],
+        Field(
+            max_length=20,
+            description="Projects that they work for: what they ask the queue for with `gpu get --project` is counted "
+            "as its use, too (`gpuadmin usage --by project`). Share and limits are those of their group.",
+        ),
+    ] = []
     note: Annotated[Text | None, Field(description="A remark for the admins.")] = None
 
 

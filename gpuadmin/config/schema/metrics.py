@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from gpuadmin.config.fields import Email, UserName, plain_text
+from gpuadmin.config.fields import Email, Text, UserName, plain_text
 from gpuadmin.config.schema.base import Model
 from gpuadmin.config.schema.dashboard import Dashboard
 
@@ -76,4 +76,9 @@ class Metrics(Model):
     idle_exempt: Annotated[
         list[UserName], Field(description="People who may hold a GPU idle; `gpuadmin idle` shows them as exempt.")
     ] = []
+    price_per_kwh: Annotated[
+        float | None,
+        Field(gt=0, le=1e6, description="What a kWh costs; without it reports have kWh and no cost."),
+    ] = None
+    currency: Annotated[Text, Field(description="Of `price_per_kwh`, as reports write it behind a sum.")] = "KRW"
     dashboard: Annotated[Dashboard, Field(description="The web page that shows it.")] = Dashboard()

@@ -100,6 +100,10 @@ class Mail(Model):
             "Docker, conda. `--mail` and `--no-mail` come before it."
         ),
     ] = False
+    report: Annotated[
+        list[Email],
+        Field(description="Who gets each month's report (`gpuadmin report`), in the first of `languages`."),
+    ] = []
     directory: Annotated[
         LocalFile | None,
         Field(description="Where mails are written to, a file each, in place of being sent; to try things out."),

@@ -23,7 +23,8 @@ from tests.support.dashboard_scene import HOSTILE, NODES, PEOPLE
 from tests.support.prometheus import free_port
 
 pytestmark = pytest.mark.needs("prometheus", "promtool")
-PAGES = ("/", "/free", "/people", "/me", "/free?gpus=2&memory=40", *(f"/nodes/{name}" for name in (*NODES, "gpu07")))
+NODE_PAGES = [f"/nodes/{name}" for name in (*NODES, "gpu07")]
+PAGES = ("/", "/free", "/given", "/people", "/me", "/free?gpus=2&memory=40", *NODE_PAGES)
 DATA = ("/data/cluster", *(f"/data/nodes/{name}" for name in NODES))
 WITHIN: dict[str, tuple[Series, ...]] = dict.fromkeys(("received", "sent", "read", "written"), ())
 CONTAINERS = ("train-llm", "notebook", "eval", "class", "script", "gnp.exe")

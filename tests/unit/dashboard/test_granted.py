@@ -43,3 +43,17 @@ def test_what_is_granted_held_and_free(gated: Scene) -> None:
     assert "GPU 3" in plain(html)
     assert "GPU 1" not in plain(html)
     assert "배정: minji 5시간 남음" in plain(get(client, "/nodes/gpu01", **{"accept-language": "ko"})[1])
+
+
+@pytest.mark.needs("promtool", "prometheus")
+def test_what_admins_gave_is_seen_by_everybody(gated: Scene) -> None:
+    """Measured for an hour; what somebody chose is text."""
+    client = gated.client()
+    assert 'href="/given"' in get(client, "/people")[1]
+    _, html = get(client, "/given")
+    found = rows(html)
+    assert found.keys() == {"Name", "minji", "seoyeon"}, "jiho has no grant any more, and had none in this hour"
+    assert found["minji"].startswith("minji 1 × gpu01 20")
+    assert found["minji"].endswith("goes on root@nas : a deadline")
+    assert "<b>a course" not in html
+    assert "관리자가 따로 준 GPU" in plain(get(client, "/given", **{"accept-language": "ko"})[1])

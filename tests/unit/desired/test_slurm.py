@@ -267,7 +267,7 @@ def test_what_keeps_a_job_from_the_gpus_of_others() -> None:
         assert (f"slurm-{name}" in one["content"], one["mode"]) == (True, "0755")
     assert lines >= {
         "PrologFlags=Alloc,Contain", "ProctrackType=proctrack/cgroup", "AuthType=auth/slurm", "CredType=auth/slurm",
-        "AccountingStorageEnforce=associations,limits,qos",
+        "AccountingStorageEnforce=associations,limits,qos,wckeys", "TrackWCKey=yes",
     }  # fmt: skip
     script = (ROOT / "roles/slurm_controller/templates/job.j2").read_text()
     assert "exec {{ gpuadmin_python }} -IB " in script, "no variable of a job's is Python's"

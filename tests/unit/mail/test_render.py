@@ -74,6 +74,11 @@ VALUES: dict[str, list[dict[str, Any]]] = {
         for some in ([], ["train", "jupyter"])
         for stop in (1, 4)
     ],
+    "report": [
+        {"month": "2026-11", "lines": lines, "notes": "n",
+         "tables": [{"title": "All", "columns": ["a", "b"], "rows": [["x", "1"], ["y", "2"]]}]}
+        for lines in ([], ["one", "two"])
+    ],
     "incomplete": [
         {"person": person, "missing": missing, "domains": domains, "form": form}
         for person in ("김민지", None)

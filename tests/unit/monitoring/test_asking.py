@@ -19,6 +19,7 @@ from gpuadmin.cli import gpus
 from gpuadmin.common.usage import Usage
 from gpuadmin.config.schema import Term
 from gpuadmin.errors import GpuadminError
+from gpuadmin.monitoring.monthly import choose_month
 from tests.support.metrics_cluster import granted, line, node, site, ungranted, used
 from tests.support.prometheus import blocks, free_port, prometheus
 
@@ -339,3 +340,87 @@ def test_usage_as_a_page(server: Path, tmp_path: Path) -> None:
 def test_a_term_begins_before_it_ends() -> None:
     with pytest.raises(ValueError, match="begin 2026-09-02 is after the deadline 2026-09-01"):
         Term(name="a", begin=date(2026, 9, 2), deadline=date(2026, 9, 1))
+
+
+@pytest.fixture(scope="module")
+def last_month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A site whose last month has three hours: minji held a GPU, waited, worked for a project, and was given one."""
+    base, month = tmp_path_factory.mktemp("month"), choose_month(None, date.today())
+    when = month.span[0] + 10 * 86400
+    own = {"instance": "nas1", "job": "node", "user": "minji"}
+    lines = [*there("gpu1", when), *used("gpu1", 0, "minji", when, active=True)]
+    lines += granted("gpu1", 0, "minji", when, when + 3600)
+    lines += [*granted("gpu1", 1, "jiho", when, when, "job 7")]
+    lines = [one.replace('user="jiho",who="root@nas"', 'user="jiho",who="Slurm"') for one in lines]
+    for name, more, value in (
+        ("gpuadmin_queue_allocated_gpus", {"account": "people", "project": "nlp"}, 2),
+        ("gpuadmin_queue_waiting_since_timestamp_seconds", {"id": "5"}, when - 7200),
+    ):
+        lines += [line(name, own | more, value, when - 3600 + step) for step in range(0, 3601, 60)]
+    watts = {"instance": "gpu1", "job": "node", "uuid": "GPU-gpu1-0"}
+    lines += [line("gpuadmin_gpu_power_watts", watts, 500, when - 7200 + step) for step in range(0, 7201, 60)]
+    with prometheus(base, blocks(base, lines)) as port:
+        place = site(base / "site", port)
+        settings = place / "gpuadmin.yml"
+        mail = "{host: localhost, sender: a@b.kr, languages: [en, ko], report: [professor@example.org]}"
+        more = f"metrics: {{price_per_kwh: 100, port: {port}}}\nmail: {mail}\nslurm: {{}}\n"
+        kept = re.sub(r"(?m)^metrics:.*\n(?:[ ].*\n)*", "", settings.read_text())
+        settings.write_text(f"{kept}\n{more}")
+        (place / "users.yml").write_text("users: [{name: minji, uid: 20000}]\nretired: []\n")
+        (place / "inventory/queue.yml").write_text("slurm: {hosts: {nas1: {}}}\n")
+        yield place
+
+
+@pytest.mark.holds("nobody gets a month's report twice")
+def test_a_month_s_report_is_mailed_once(last_month: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    shown = run(last_month, "report", "--preview", "--html", str(page))
+    for line_of_it in (
+        "GPU-hours held: ", "jobs that waited a minute or more: ", "wait, median (h:mm): ",
+        "nlp: given by the queue 2.",
+        "minji: GPUs 1 × gpu1, from ", "kWh of the GPUs: ", "a deadline",
+    ):  # fmt: skip
+        assert line_of_it in shown, shown
+    assert re.search(r"wait, median \(h:mm\): \d{4}-\d\d [12]:\d\d, ", shown), shown
+    assert re.search(r"kWh of the GPUs: \d{4}-\d\d 1\.\d, ", shown), shown
+    assert re.search(r"cost of that: \d{4}-\d\d 10\d\.\d KRW, ", shown), shown
+    assert "job 7" not in shown, "what the queue gave is no exception"
+    assert "안녕하세요" not in shown
+    assert 'lang="en"' in page.read_text()
+    assert "<td>1 × gpu1</td>" in page.read_text()
+    run(last_month, "report", "--yes", "--mail-dir", str(tmp_path / "mails"))
+    (mail,) = (tmp_path / "mails").iterdir()
+    assert b"professor@example.org" in mail.read_bytes()
+    again = run(last_month, "report", "--yes", "--mail-dir", str(tmp_path / "mails"))
+    assert "was sent already" in again
+    assert len(list((tmp_path / "mails").iterdir())) == 1
+    assert "is not over" in _refused(last_month, "report", "--month", f"{date.today():%Y-%m}")
+
+
+def test_a_report_that_nobody_is_mailed_is_shown(last_month: Path) -> None:
+    settings = last_month / "gpuadmin.yml"
+    before = settings.read_text()
+    settings.write_text(before.replace("report: [professor@example.org]", "report: []"))
+    try:
+        assert re.search(r"(?m)^ *GPU-hours held +3\.\d", run(last_month, "report"))
+        assert "mail.report: is missing" in _refused(last_month, "report", "--preview")
+    finally:
+        settings.write_text(before)
+
+
+def _refused(server: Path, verb: str, *words: str) -> str:
+    done = CliRunner().invoke(getattr(gpus, verb), ["--site", str(server), *words], standalone_mode=False)
+    assert isinstance(done.exception, GpuadminError)
+    return done.exception.message
+
+
+def test_hours_by_project_and_what_was_given(last_month: Path) -> None:
+    words = ("--since", "60", "--by", "project")
+    found = json.loads(run(last_month, "usage", *words, "--json"))["result"]["hours"]
+    assert found == {"nlp": pytest.approx(2, abs=0.4)}
+    assert run(last_month, "usage", *words, "--csv").startswith("project,allocated_hours\nnlp,")
+    assert re.search(r"nlp +2\.", run(last_month, "usage", *words))
+    (past,) = json.loads(run(last_month, "grants", "--past", "60", "--json"))["result"]["past"]
+    assert (past["user"], past["node"], past["gpus"], past["reason"]) == ("minji", "gpu1", 1, "a deadline")
+    assert past["how"].startswith("given back or ended, ")
+    assert "a deadline" in run(last_month, "grants", "--past", "60")

@@ -120,7 +120,7 @@ UP = "echo 'Slurmctld(primary) at storage1 is UP'"
 def test_what_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         row("4", "minji", "RUNNING", end=2000, nodes="gpu2", tres="cpu=1,gres/gpu=2"),
-        row("7", "minji", "RUNNING", end=3000, nodes="gpu1", qos="exception"),
+        row("7", "minji", "RUNNING", end=3000, nodes="gpu1", qos="exception", project="nlp"),
         row("5", "jiho", "PENDING", asked=900, reason="Priority"),
         row("6", "jiho", "RUNNING", end=3000, nodes="gpu1", tres="cpu=1"),
     ]
@@ -133,7 +133,8 @@ def test_what_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     )  # fmt: skip
     assert queueing.main(str(tmp_path / "out")) == 0
     text = (tmp_path / "out/queue.prom").read_text()
-    assert 'gpuadmin_queue_allocated_gpus{user="minji",account="people"} 3\n' in text
+    assert 'gpuadmin_queue_allocated_gpus{user="minji",account="people",project=""} 2\n' in text
+    assert 'gpuadmin_queue_allocated_gpus{user="minji",account="people",project="nlp"} 1\n' in text
     assert 'gpuadmin_queue_place{id="5",user="jiho",account="people",gpus="1",why="priority"} 1\n' in text
     assert 'gpuadmin_queue_waiting_since_timestamp_seconds{id="5",user="jiho"} 900\n' in text
     assert 'until_timestamp_seconds{id="4",user="minji",account="people",gpus="2",nodes="gpu2"} 2000\n' in text

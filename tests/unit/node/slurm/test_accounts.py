@@ -32,6 +32,7 @@ def settled(people: str) -> Seen:
     return seen(
         accounts + people,
         "normal||||\nexception|PartitionTimeLimit|||\npeople|DenyOnLimit||1-00:00:00|20\nlab|DenyOnLimit|gres/gpu=4|3-00:00:00|50\n",
+        projects="".join(f"{line.split('|')[1]}|0\n" for line in ("root|root||", *people.splitlines())),
     )
 
 
@@ -49,6 +50,7 @@ def test_a_new_cluster() -> None:
         "add account lab fairshare=30",
         "add user jiho,sora account=people qos=people defaultqos=people",
         "add user minji account=lab qos=lab defaultqos=lab",
+        "add user jiho,minji,sora wckey=0",
     ]
 
 
@@ -170,3 +172,27 @@ def test_whose_account_is_over_or_who_has_left_is_locked() -> None:
 def test_what_is_no_name_is_given_to_no_program(name: object) -> None:
     with pytest.raises(NodeError, match="is not a name"):
         parse_slurm_people([{"name": name}], [], GROUPS, TODAY)
+
+
+@pytest.mark.holds("nobody computes for a project that they have left", "who is in no project submits jobs as before")
+def test_projects_follow_users_yml() -> None:
+    """Those of people whom nobody knows stay, and whoever is locked joins none."""
+    people = parse_slurm_people(
+        [
+            {"name": "minji", "projects": ["nlp", "bio"]}, {"name": "jiho"}, {"name": "sora", "projects": ["nlp"]},
+            {"name": "kim", "locked": True, "projects": ["nlp"]},
+        ],
+        [], GROUPS, TODAY,
+    )  # fmt: skip
+    there = settled("people|minji|1|\npeople|jiho|1|\npeople|sora|1|\npeople|kim|1|0\n")
+    known = seen("", "", projects="minji|nlp\njiho|nlp\njiho|old\njiho|0\nsora|0\nsora|nlp\nother|x\nodd\n").projects
+    assert words(GROUPS, people, replace(there, projects=known)) == [
+        "add user kim,minji wckey=0", "add user minji wckey=bio", "delete user where name=jiho wckey=nlp,old",
+        "modify user where name=minji set defaultwckey=0",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("projects", [["-x"], ["a,b"], [7], "nlp", ["*"]])
+def test_what_is_no_project(projects: object) -> None:
+    with pytest.raises(NodeError, match="projects are not names"):
+        parse_slurm_people([{"name": "minji", "projects": projects}], [], GROUPS, TODAY)

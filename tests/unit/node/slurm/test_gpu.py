@@ -329,6 +329,62 @@ def test_a_refusal_names_the_limits(
         assert capsys.readouterr().err.endswith("허용량은 관리자에게 문의하세요.\n")
 
 
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_one_s_own_limits(
+    bin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], language: str
+) -> None:
+    """A line each, of what the site says of their group, and of their exceptions."""
+    path = tmp_path / "policy.json"
+    monkeypatch.setattr(policy, "PATH", str(path))
+    limits = {"name": "phd", "share": 10, "hours": 30, "queued": 5, "gpus": 2, "cpus": 64}
+    book = {"gpus": 4, "hours": 8, "days": 7, "standing": 1, "lead": 12}
+    site = {"extend": "free", "hours": {"phd": 30}, "limits": {"phd": limits}, "book": {"phd": book}}
+    up = "*ping*) echo 'Slurmctld(primary) at nas is UP';;"
+    group = f"*assoc_mgr*users={ME}*) echo 'UserName={ME}({os.getuid()}) DefAccount=phd ';;"
+    slurm(
+        bin, monkeypatch, scontrol=f'case "$*" in {up} {group} *) exit 1;; esac',
+        squeue=f'case "$*" in *--jobs=7*) cat {tmp_path}/noted;; *) cat {tmp_path}/jobs;; esac',
+    )  # fmt: skip
+    (tmp_path / "noted").write_text('7\x1f{"id": "a1", "who": "kim@ctl", "reason": "paper"}\x1f')
+    jobs(bin, row("7", ME, "RUNNING", end=1795608428, nodes="gpu1", qos="exception"), row("8", "jiho", "RUNNING"))
+    said = []
+    rules: list[dict[str, object]] = [
+        {"idle_hours": 2, "idle_notice": 4}, {"idle_hours": 2}, {"idle_hours": 2, "idle_exempt": [ME]}, {},
+    ]  # fmt: skip
+    for more in rules:
+        path.write_text(json.dumps({**site, **more}))
+        assert gpu.main(["limits", "--language", language]) == 0
+        said.append(capsys.readouterr().out.splitlines())
+    assert [len(lines) for lines in said] == [7, 7, 7, 6]
+    lines = {line for one in said for line in one}
+    for word in ("phd", "64", "30", "12", "gpu extend", "gpu book", "paper", "kim@ctl", "2", "4"):
+        assert any(word in line for line in lines), word
+    if language == "en":
+        assert said[0][1] == "You may have 2 GPUs at once, for 30 h each time, and 5 jobs, waiting ones counted."
+        assert said[0][5].endswith("you are told, and 4 h later its job is ended if it still is not.")
+    path.write_text(json.dumps({"extend": "never", "hours": {}}))
+    assert gpu.main(["limits", "--language", language]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 4
+    slurm(bin, monkeypatch, scontrol=f'case "$*" in {up} *) echo;; esac')
+    assert gpu.main(["limits", "--language", language]) == 1
+
+
+@pytest.mark.holds("what is no name is no project, also for sbatch's other options")
+def test_a_project(bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu.main(["get", "--project", "nlp", "--no-wait"]) == 0
+    assert " --wckey=nlp " in called(bin)[-1]
+    assert gpu.main(["get", "--no-wait"]) == 0
+    assert "--wckey" not in called(bin)[-1]
+    for odd in ("*nlp", "a,b", "", "-x", "nlp "):
+        assert gpu.main(["get", "--project", odd]) == 2
+        assert "is not a project of yours" in capsys.readouterr().err
+    assert len(called(bin)) == 2
+    refused = "sbatch: error: Batch job submission failed: Invalid wckey specification"
+    slurm(bin, monkeypatch, sbatch=f"echo '{refused}' >&2; exit 1")
+    assert gpu.main(["get", "--project", "bio", "--language", "ko"]) == 1
+    assert "'bio': 참여 중인 프로젝트가 아닙니다" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "typed",
     [

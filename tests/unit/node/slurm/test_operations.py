@@ -22,6 +22,7 @@ DOCUMENT = operations.SlurmAccounts(
 SACCTMGR = """case "$*" in
 *'show cluster'*) [ -e {0}/registered ] && echo 'lab|10.0.0.9' || echo 'lab|' ;;
 *'show assoc'*) printf 'people||10|\\npeople|jiho|1|\\n' ;;
+*'show wckey'*) printf 'minji|old\\nminji|0\\njiho|0\\n' ;;
 *'show qos'*) printf 'exception||||\\npeople|DenyOnLimit||1-00:00:00|20\\n' ;;
 *) echo "$*" >>{0}/called ;;
 esac"""
@@ -49,6 +50,7 @@ def test_who_is_new_and_who_is_locked(accounting: Path) -> None:
     assert (accounting / "called").read_text().splitlines() == [
         "-i modify user where name=jiho account=people set maxsubmitjobs=0",
         "-i add user minji account=people qos=people defaultqos=people",
+        "-i delete user where name=minji wckey=old",
         "scancel 4 6",
     ]
 

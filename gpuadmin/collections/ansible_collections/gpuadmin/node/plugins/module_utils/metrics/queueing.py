@@ -25,12 +25,12 @@ _ACCOUNTS = ("sacctmgr", "-nP", "show", "cluster", "format=cluster")
 def samples(jobs: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, str]]) -> Samples:
     """What the queue is like."""
     found = Samples()
-    gpus: dict[tuple[str, str], int] = defaultdict(int)
+    gpus: dict[tuple[str, str, str], int] = defaultdict(int)
     for one in jobs:
         if one["gpus"] and not one["waits"]:
-            gpus[one["user"], one["group"]] += one["gpus"]
-    for (user, group), number in gpus.items():
-        found.put("gpuadmin_queue_allocated_gpus", number, user=user, account=group)
+            gpus[one["user"], one["group"], one["project"]] += one["gpus"]
+    for (user, group, project), number in gpus.items():
+        found.put("gpuadmin_queue_allocated_gpus", number, user=user, account=group, project=project)
     for one in [one for one in jobs if one["gpus"]][:MOST_JOBS]:
         labels = {"id": one["id"], "user": one["user"], "account": one["group"], "gpus": one["gpus"]}
         if one["waits"]:

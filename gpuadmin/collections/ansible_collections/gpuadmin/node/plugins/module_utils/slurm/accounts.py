@@ -1,11 +1,12 @@
 """People in Slurm's accounting: each in the account of their group, which has its share and its limits. Pure.
 
+A project is a WCKey, which Slurm counts beside accounts: what a job is counted for changes no turn and no limit.
 Nobody is deleted, so that what they have used stays: whoever is locked or has left may submit nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuadmin.common.records.queue import Group
@@ -17,6 +18,9 @@ from .booking import Reservation
 #: Jobs that an admin makes in somebody's name (exceptions.py) have no limits and come first. It is in
 #: nobody's associations, so people cannot ask for it.
 EXCEPTION = "exception"
+#: What jobs are counted for whose person names no project: Slurm refuses those of people without any WCKey. Names of
+#: projects begin with a letter.
+NO_PROJECT = "0"
 #: The group of everybody who is not in another.
 EVERYBODY = "people"
 
@@ -52,25 +56,29 @@ class Person:
     group: str
     locked: bool
     uid: int | None = None
+    projects: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Seen:
     """What sacctmgr prints. ``accounts``: share by account; ``qos``: limits by name; ``people``: account → person →
-    at most so many jobs, as text. ``bookings``: one that has begun ends by itself, when nobody uses it."""
+    at most so many jobs, as text. ``bookings``: one that has begun ends by itself, when nobody uses it.
+    ``projects``: by person."""
 
     accounts: Mapping[str, str] = field(default_factory=dict)
     qos: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     people: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     bookings: Sequence[Reservation] = ()
+    projects: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 ASK_PEOPLE = ("sacctmgr", "-nP", "show", "assoc", "format=account,user,fairshare,maxsubmitjobs")
 ASK_QOS = ("sacctmgr", "-nP", "show", "qos", "format=name,flags,maxtresperuser,maxwall,maxsubmitjobsperuser")
+ASK_PROJECTS = ("sacctmgr", "-nP", "show", "wckey", "format=user,wckey")
 
 
-def seen(people: str, qos: str, bookings: Sequence[Reservation] = ()) -> Seen:
-    """What the two questions are answered with. ``bookings``: those that have not begun."""
+def seen(people: str, qos: str, bookings: Sequence[Reservation] = (), projects: str = "") -> Seen:
+    """What the three questions are answered with. ``bookings``: those that have not begun."""
     accounts: dict[str, str] = {}
     of: dict[str, dict[str, str]] = {}
     for line in people.splitlines():
@@ -83,7 +91,12 @@ def seen(people: str, qos: str, bookings: Sequence[Reservation] = ()) -> Seen:
     for line in qos.splitlines():
         name, *rest = line.split("|")
         limits[name] = tuple(rest)
-    return Seen(accounts, limits, of, bookings)
+    members: dict[str, set[str]] = {}
+    for line in projects.splitlines():
+        user, _, project = line.partition("|")
+        if user and project:
+            members.setdefault(user, set()).add(project)
+    return Seen(accounts, limits, of, bookings, members)
 
 
 def parse_slurm_people(
@@ -97,11 +110,16 @@ def parse_slurm_people(
         # guard: what is not a name is given to no program of Slurm's
         if not isinstance(name, str) or not valid_name(name):
             raise NodeError(f"{quoted(name)} is not a name")
+        projects = one.get("projects") or ()
+        # guard: what is not a name is given to sacctmgr as no project
+        if not isinstance(projects, (list, tuple)) or not all(isinstance(x, str) and valid_name(x) for x in projects):
+            raise NodeError(f"{quoted(name)}: the projects are not names")
         over = isinstance(expires, int) and expires < today
         group = one.get("group")  # for limits alone, where the queue has no such group
         locked = gone or bool(one.get("locked")) or over
         uid = one.get("uid")
-        found.append(Person(name, group if group in shared else EVERYBODY, locked, uid if type(uid) is int else None))
+        group = group if group in shared else EVERYBODY
+        found.append(Person(name, group, locked, uid if type(uid) is int else None, tuple(projects)))
     return found
 
 
@@ -166,6 +184,27 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
         ]
         if opening:
             found.append(_users("modify", opening, f"account={account}", "set", "maxsubmitjobs=-1"))
+    return found + _project_commands(people, there)
+
+
+def _project_commands(people: Sequence[Person], there: Seen) -> list[tuple[str, ...]]:
+    add = ("sacctmgr", "-i", "add", "user")
+    found: list[tuple[str, ...]] = []
+    everybody = {name for of in there.people.values() for name in of} | {one.name for one in people if not one.locked}
+    # guard: who is in no project submits jobs as before -> []
+    lacking = sorted(name for name in everybody if NO_PROJECT not in there.projects.get(name, ()))
+    if lacking:
+        found.append((*add, ",".join(lacking), f"wckey={NO_PROJECT}"))
+    joining = []
+    for person in people:
+        had = set(there.projects.get(person.name, ())) - {NO_PROJECT}
+        if new := [one for one in person.projects if one not in had and not person.locked]:
+            found.append((*add, person.name, f"wckey={','.join(new)}"))
+            joining.append(person.name)
+        if old := sorted(had - set(person.projects)):  # guard: nobody computes for a project that they have left
+            found.append(_users("delete", [person.name], f"wckey={','.join(old)}"))
+    if joining:  # the last one that was added is it otherwise
+        found.append(_users("modify", joining, "set", f"defaultwckey={NO_PROJECT}"))
     return found
 
 

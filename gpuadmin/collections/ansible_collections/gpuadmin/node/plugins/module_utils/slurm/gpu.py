@@ -25,6 +25,7 @@ from . import (
     gpu_here,
     gpu_jobs,
     gpu_jupyter,
+    gpu_limits,
     gpu_run,
     mail_choice,
     notebook,
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
         if asked.word == "run":
             return gpu_run.run(asked, sleep)
         verbs = {"list": show, "why": why, "release": release, "extend": extend, "book": gpu_book.book}
-        return {**verbs, "jobs": gpu_jobs.show, "mail": mail}[asked.word](asked)
+        return {**verbs, "jobs": gpu_jobs.show, "mail": mail, "limits": gpu_limits.show}[asked.word](asked)
     except NotYoursError as error:
         print(error, file=sys.stderr)
         return 1
@@ -82,7 +83,7 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
         print(words["away"], file=sys.stderr)
         return 1
     except NodeError as error:
-        print(refusal(str(error), words), file=sys.stderr)
+        print(refusal(str(error), words, asked.project), file=sys.stderr)
         return 1
 
 

@@ -9,15 +9,17 @@ from ..errors import NodeError
 from ..files import read_bytes
 from ..lookup import name_of
 from . import booking, policy
-from .gpu_words import gpus, numbered
+from .gpu_limits import describe_limits
 
 
-def refusal(text: str, words: Mapping[str, str]) -> str:
-    """What somebody is told. ``text``: what Slurm says."""
+def refusal(text: str, words: Mapping[str, str], project: str = "") -> str:
+    """What somebody is told. ``text``: what Slurm says. ``project``: that they have asked for."""
     if "node configuration is not available" in text or "Invalid node name" in text:
         return words["impossible"].format(text)
     if "QOS policy" in text or "policy limit" in text:
         return f"{words['too-much']} {_allowed(words) or words['ask-admins']}"
+    if "Invalid wckey" in text:
+        return words["not-in-project"].format(project)
     if "Invalid account" in text:
         return words["unknown"]
     return words["failed"].format(text)
@@ -33,7 +35,4 @@ def _allowed(words: Mapping[str, str]) -> str:
     one = site.limits.get(group)
     if one is None:  # as a file of an earlier release has it
         return ""
-    said = words["limits" if one.gpus else "limits-any"].format(gpus(one.gpus or 0, words), one.hours, one.queued)
-    amounts = {"cpus": one.cpus, "memory": one.memory, "nodes": one.nodes}
-    more = ", ".join(numbered(number, words[f"limits-{name}"]) for name, number in amounts.items() if number)
-    return " ".join([said, *([words["limits-together"].format(more)] if more else []), words["limits-more"]])
+    return " ".join([*describe_limits(one, words), words["limits-more"]])

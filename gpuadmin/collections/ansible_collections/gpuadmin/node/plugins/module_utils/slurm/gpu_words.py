@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuadmin.common.names import LOGIN
 from gpuadmin.common.text import language
 from gpuadmin.common.waiting import count_tasks, lost_gpus, why
 
 from . import mail_choice, queue
 from .texts import LANGUAGES, TEXTS
 
-WORDS = ("get", "run", "jupyter", "list", "jobs", "why", "release", "extend", "book", "mail")
+WORDS = ("get", "run", "jupyter", "list", "jobs", "why", "release", "extend", "book", "mail", "limits")
 MOST_GPUS = 64
 MOST_CPUS, MOST_MEMORY = 4096, 65536  # processors, GiB
 #: Options with a number, and the largest.
@@ -27,7 +28,7 @@ _NUMBERS = {
     "--memory": MOST_MEMORY,
     "--cancel": MOST_GPUS,
 }
-_OPTIONS = (*_NUMBERS, "--node", "--type", "--mig", "--language", "--at")
+_OPTIONS = (*_NUMBERS, "--node", "--type", "--mig", "--project", "--language", "--at")
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}\Z")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
@@ -49,6 +50,7 @@ class Asked:
     node: str = ""
     type: str = ""
     mig: str = ""
+    project: str = ""
     wait: bool = True
     jobs: list[str] = field(default_factory=list)
     at: int | None = None
@@ -132,6 +134,11 @@ def _option(asked: Asked, option: str, given: str, now: float) -> None:
         if not queue.PROFILE.match(given.lower()):
             raise UsageError(words["not-a-profile"].format(given[:60]))
         asked.mig = given.lower()
+    elif option == "--project":
+        # guard: what is no name is no project, also for sbatch's other options
+        if not re.fullmatch(LOGIN, given):
+            raise UsageError(words["not-in-project"].format(given[:60]))
+        asked.project = given
     elif given not in LANGUAGES:
         raise UsageError(words["language"])
 

@@ -26,7 +26,7 @@ from ..paths import STATE
 from ..root.operations import ensure_files
 from ..run import LateError, run, run_command
 from . import accounts, booking, draining, exceptions, nodes, notices, queue, queue_report
-from .accounts import ASK_PEOPLE, ASK_QOS
+from .accounts import ASK_PEOPLE, ASK_PROJECTS, ASK_QOS
 from .booking import Reservation
 
 #: Seconds for slurmctld to register the cluster with slurmdbd, once both have started.
@@ -62,7 +62,7 @@ def converge_slurm_accounts(document: SlurmAccounts, check: bool) -> Answer:
         there = accounts.Seen()
     else:
         _wait()
-        there = accounts.seen(run(ASK_PEOPLE), run(ASK_QOS), _bookings())
+        there = accounts.seen(run(ASK_PEOPLE), run(ASK_QOS), _bookings(), run(ASK_PROJECTS))
     found = accounts.commands(document.groups, people, there)
     problems = []
     if document.addresses is not None and not check:

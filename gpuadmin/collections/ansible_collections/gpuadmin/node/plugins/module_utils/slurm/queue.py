@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuadmin.common import waiting
+from gpuadmin.common.names import LOGIN
 
 from ..errors import NodeError
 from ..run import LateError, run_command
@@ -25,7 +26,7 @@ BETWEEN = "\x1f"  # two fields
 _FIELDS = {
     "JobArrayID": 32, "UserName": 64, "Account": 64, "State": 24, "PriorityLong": 20, "SubmitTime": 24, "StartTime": 24,
     "EndTime": 24, "NodeList": 1024, "tres-alloc": 256, "Name": 64, "Comment": 32, "QOS": 32, "Reservation": 256,
-    "Reason": 256,
+    "WCKey": 64, "Reason": 256,
 }  # fmt: skip
 _NODES = list(_FIELDS).index("NodeList")  # a longer list would be cut
 _STATES = "--states=PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
@@ -104,17 +105,19 @@ def jobs(text: str) -> list[dict[str, Any]]:
         # guard: a job that is not understood is not left out
         if len(parts) != len(_FIELDS) + 1 or not raw[_NODES].endswith(" "):
             raise NodeError("squeue's answer is not understood")
-        id, user, group, state, priority, asked, start, end, nodes, tres, name, comment, qos, booking, reason = parts[
-            : len(_FIELDS)
-        ]
+        *rest, reason = parts[: len(_FIELDS)]
+        id, user, group, state, priority, asked, start, end, nodes, tres, name, comment, qos, booking, project = rest
         booking = "" if booking == "(null)" else booking
+        # Slurm's own choice, where nobody has named one, has a star
+        project = project if re.fullmatch(LOGIN, project) else ""
         waits = state in ("PENDING", "CONFIGURING")
         found.append(
             {
                 "id": id, "user": user, "group": group, "waits": waits, "priority": number(priority) or 0,
                 "asked": number(asked), "start": number(start), "end": number(end), "nodes": names(nodes),
                 "gpus": gpus_in(tres), "name": name[:64], "comment": comment, "qos": qos, "booking": booking,
-                "reason": reason[:LONGEST], "place": 0, "expected": number(start) if waits else None,
+                "project": project, "reason": reason[:LONGEST], "place": 0,
+                "expected": number(start) if waits else None,
                 **({"start": None, "end": None, "nodes": ""} if waits else {"reason": ""}),
             }
         )  # fmt: skip

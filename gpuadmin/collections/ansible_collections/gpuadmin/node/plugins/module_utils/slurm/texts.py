@@ -6,10 +6,10 @@ LANGUAGES = ("en", "ko")
 
 USAGE = {
     "en": """usage: gpu run [--gpus N] [OPTIONS] [--detach] -- COMMAND | get [N] [OPTIONS] [--no-wait]
-           | jupyter [N] [OPTIONS] [--detach] | list | why [JOB] | jobs [--json]
+           | jupyter [N] [OPTIONS] [--detach] | list | why [JOB] | limits | jobs [--json]
            | extend [JOB] [--hours H] | release [JOB...]
            | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER] | mail [on|off|ko|en]
-OPTIONS: [--hours H] [--type T | --mig PROFILE] [--node NODE] [--cpus C] [--memory M]
+OPTIONS: [--hours H] [--type T | --mig PROFILE] [--node NODE] [--cpus C] [--memory M] [--project P]
 
 gpu run -- COMMAND   wait for N GPUs (1) of one node, run COMMAND with them, and give them back when it ends, after
                      H hours (1) at the latest. Ctrl-C while waiting gives your place up
@@ -17,11 +17,13 @@ gpu run -- COMMAND   wait for N GPUs (1) of one node, run COMMAND with them, and
 gpu get [N]          ask for N GPUs (1) of one node, for H hours (1), and wait for them
                      --type h100: of that type; a part of its name is enough
                      --mig 1g.10gb: N MIG devices instead; `gpu list` shows which there are
+                     --project nlp: it counts for a project that you are in; your limits stay the same
                      --cpus 8 --memory 64: with 8 processors and 64 GiB of memory
 gpu jupyter [N]      the same with a notebook on it (JupyterLab), which you open in a browser, also on a phone
 gpu jobs             your jobs of the last 30 days: when, where, how they ended, and what they used
 gpu list             who has GPUs, who waits for some, which GPUs each node has, and how many of them are free
 gpu why [JOB]        your place in the queue, and what you wait for
+gpu limits           what you may have: GPUs, hours, jobs, bookings, and what happens to a GPU that you do not use
 gpu extend [JOB]     H more hours (1) for what you have, up to the longest that you may
 gpu release [JOB]    give back what you got with `gpu get`, or leave the queue
 gpu book [N]         where your admins allow it: a node with N GPUs or more is yours from TIME on, for H hours (1)
@@ -31,10 +33,10 @@ gpu mail [off]       whether you get mails about your jobs: on, off, or in one l
 --no-wait returns at once; you keep your place. squeue, sbatch, srun, salloc and scancel work as well.
 --language ko|en""",
     "ko": """사용법: gpu run [--gpus N] [옵션] [--detach] -- 명령 | get [N] [옵션] [--no-wait]
-             | jupyter [N] [옵션] [--detach] | list | why [JOB] | jobs [--json]
+             | jupyter [N] [옵션] [--detach] | list | why [JOB] | limits | jobs [--json]
              | extend [JOB] [--hours H] | release [JOB...]
              | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER] | mail [on|off|ko|en]
-옵션: [--hours H] [--type T | --mig PROFILE] [--node NODE] [--cpus C] [--memory M]
+옵션: [--hours H] [--type T | --mig PROFILE] [--node NODE] [--cpus C] [--memory M] [--project P]
 
 gpu run -- 명령      한 노드의 GPU N개(기본 1)를 기다렸다가 명령을 실행하고, 끝나면 반납합니다(최대 H시간, 기본 1)
                      기다리는 동안 Ctrl-C를 누르면 대기를 취소합니다
@@ -42,11 +44,13 @@ gpu run -- 명령      한 노드의 GPU N개(기본 1)를 기다렸다가 명�
 gpu get [N]          한 노드의 GPU N개(기본 1)를 H시간(기본 1) 동안 요청하고 차례를 기다립니다
                      --type h100: GPU 종류를 지정합니다. 이름의 일부만 적어도 됩니다
                      --mig 1g.10gb: GPU 대신 MIG 장치 N개. 종류는 `gpu list`에 나옵니다
+                     --project nlp: 참여 중인 프로젝트의 사용량으로 집계합니다. 한도는 그대로입니다
                      --cpus 8 --memory 64: CPU 8개와 메모리 64 GiB를 함께 요청합니다
 gpu jupyter [N]      GPU를 받고 그 위에서 Jupyter 노트북을 엽니다. 휴대전화의 브라우저로도 열 수 있습니다
 gpu jobs             최근 30일의 내 작업: 언제, 어디서, 어떻게 끝났고 얼마나 썼는지 보여 줍니다
 gpu list             누가 쓰고 누가 기다리는지, 노드마다 어떤 GPU가 몇 개 있고 몇 개 비었는지 보여 줍니다
 gpu why [JOB]        대기 순서와 기다리는 이유를 보여 줍니다
+gpu limits           GPU 수, 시간, 작업 수, 예약 등 본인의 한도와, 쓰지 않는 GPU가 어떻게 되는지 보여 줍니다
 gpu extend [JOB]     받은 GPU를 H시간(기본 1) 연장합니다. 허용된 최대 시간까지 가능합니다
 gpu release [JOB]    `gpu get`으로 받은 GPU를 반납하거나 대기를 취소합니다
 gpu book [N]         관리자가 허용한 경우, GPU가 N개 이상인 노드를 TIME부터 H시간(기본 1) 예약합니다
@@ -93,6 +97,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "limits-nodes": "{0} node|{0} nodes",
         "limits-more": "If you need more, ask your admins.",
         "unknown": "You have no account in the queue yet: tell your admins.",
+        "not-in-project": "--project: {0!r} is not a project of yours. Leave it out, or ask your admins to add you.",
         "none": "You have no GPU, and are not waiting for one.",
         "not-yours": "{0} is not a job of yours.",
         "others": "These jobs did not come from `gpu get`. To end one of them, too, name it: gpu release {0}",
@@ -154,6 +159,8 @@ TEXTS: dict[str, dict[str, str]] = {
         "limits-nodes": "노드 {0}개",
         "limits-more": "더 필요하면 관리자에게 요청하세요.",
         "unknown": "아직 대기열에 계정이 없습니다. 관리자에게 알려 주세요.",
+        "not-in-project": "--project: {0!r}: 참여 중인 프로젝트가 아닙니다. "
+        "빼고 다시 실행하거나 관리자에게 등록을 요청하세요.",
         "none": "받은 GPU도, 기다리는 GPU도 없습니다.",
         "not-yours": "{0}: 본인의 작업이 아닙니다.",
         "others": "다음은 `gpu get`으로 받은 것이 아닙니다. 함께 끝내려면 번호를 적으세요: gpu release {0}",
