@@ -100,6 +100,8 @@ def _settings(site: Site, hosts: list[str]) -> dict[str, Any]:
         "admins": ["root", site.settings.admin.user, *(one.name for one in site.settings.admins or ())],
         "buttons": _offered(site),
         "term": [term.name, str(term.begin), str(term.deadline)] if term is not None and term.begin is not None else [],
+        "price": str(metrics.price_per_kwh or ""),
+        "currency": metrics.currency,
         "queue_host": next((host.cluster_address for host in site.inventory.group("slurm")), ""),
         "port": given.port,
         "listen": given.listen,
