@@ -50,7 +50,7 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         **cluster.people,
         "absent": cluster.absent,
         "addresses": None if (found := cluster.asked("addresses")) is None else as_text(found),
-        "mail": {**cluster.asked("queue_mail", {}), "languages": cluster.languages},
+        "mail": {**cluster.asked("slurm_mail", {}), "languages": cluster.languages},
     }
 
 

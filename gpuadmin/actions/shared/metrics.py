@@ -93,7 +93,7 @@ def slurm_variables(site: Site, secret: bytes) -> dict[str, Any]:
         "head": {"name": site.settings.name, **head} if sends else None,
         "webhook": section.webhook or "",
     }
-    return {"gpuadmin_slurm_key": slurm_key(secret), "gpuadmin_queue_mail": given}
+    return {"gpuadmin_slurm_key": slurm_key(secret), "gpuadmin_slurm_mail": given}
 
 
 def _mail(site: Site) -> dict[str, Any]:
