@@ -13,6 +13,7 @@ PACKAGE = TESTS.parent / "gpuadmin"
 EFFECTS = {
     "subprocess": {
         "module_utils/run.py": "the helper",
+        "module_utils/slurm/foreground.py": "somebody's own command, with their terminal",
         "module_utils/diagnosis/trial.py": "speaks with a session that is tried, and reads it up to its bounds",
         "module_utils/diagnosis/trying.py": "shells of that session, some at a terminal; it stands alone",
         "module_utils/backups/transfer.py": "talks with the other host through the pipes of ssh",

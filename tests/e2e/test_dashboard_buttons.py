@@ -81,6 +81,7 @@ def jobs(cluster: Cluster) -> str:
     return cluster.admin(CONTROLLER, "squeue -h -o '%u %T %l' | sort").strip()
 
 
+@pytest.mark.slow
 def test_a_gpu_is_asked_for_extended_and_given_back_in_a_browser(pressing: Cluster, tmp_path: Path) -> None:
     with forwarded(pressing) as address, browser(tmp_path, "--ignore-certificate-errors") as page:
         page.screen(390, 800)

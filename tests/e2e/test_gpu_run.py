@@ -146,6 +146,7 @@ def test_a_command_of_the_queue(queue: Cluster) -> None:
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_gpu_that_nobody_has(shared: Cluster) -> None:
     run = f"gpu run -- sh -c '{PROBE}; exit 6'"
     done = shared.ssh("minji", NODE, run)

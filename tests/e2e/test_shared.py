@@ -19,6 +19,7 @@ MOUNTS = f"mounts: [{{from: '{STORAGE}:/srv/storage/data', at: /data, options: r
 AS_MINJI = 'cd {} && setpriv --reuid=minji --regid=minji --init-groups bash -c "umask 022; {}" 2>&1 || true'
 
 
+@pytest.mark.slow
 def test_a_group_shares_a_directory_and_a_server_is_mounted(cluster: Cluster) -> None:
     for name, options in (("minji", ("--group", "vision")), ("jiho", ("--group", "vision")), ("sua", ())):
         cluster.add(name, *options)
@@ -107,6 +108,7 @@ def push(cluster: Cluster, image: str, megabytes: int) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_an_image_is_fetched_once_for_all(cluster: Cluster) -> None:
     for name in PEOPLE:
         cluster.add(name)
