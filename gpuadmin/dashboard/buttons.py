@@ -5,7 +5,7 @@ host does it as them, by the program that they would have typed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qs
 
 from starlette.exceptions import HTTPException
@@ -40,16 +40,22 @@ class Buttons:
 
     def offer(self, viewer: Viewer, look: Snapshot) -> dict[str, object]:
         """What a page needs for its buttons: their names, types of GPUs, and what makes the secret of a form."""
-        # guard: an admin's session presses no buttons -> self._settings.buttons
-        verbs = () if self._door is None or viewer.admin else self._settings.buttons
         models = {device.name for node in look.nodes for device in node.devices if device.usable}
         types = sorted({name_gpu_type(one) for one in models} - {""})
-        return {"verbs": verbs, "types": types, "form_secret": lambda: self._access.sign_form(viewer)}
+        return {
+            "verbs": self._list_verbs(viewer),
+            "types": types,
+            "form_secret": lambda: self._access.sign_form(viewer),
+        }
+
+    def _list_verbs(self, viewer: Viewer) -> Sequence[str]:
+        # guard: an admin's session presses no buttons -> self._settings.buttons
+        return () if self._door is None or viewer.admin else self._settings.buttons
 
     async def press(self, request: Request, viewer: Viewer, look: Snapshot) -> Response:
         """Do it, and show what `gpu` says; or say why nothing was done. Raises HTTPException."""
         verb = request.path_params["verb"]
-        if self._door is None or verb not in self.offer(viewer, look)["verbs"]:  # type: ignore[operator]
+        if self._door is None or verb not in self._list_verbs(viewer):
             raise HTTPException(404)
         if not self._access.same_origin(request, certain=True):
             return self._refuse(request, viewer, *REFUSALS["origin"])
@@ -79,7 +85,7 @@ class Buttons:
     async def show_jobs(self, request: Request, viewer: Viewer, look: Snapshot) -> Response:
         """The person's own jobs of 30 days, as `gpu jobs` has them. Raises HTTPException."""
         pressed = press(viewer.name, choose_language(request, self._settings), "jobs", {})
-        if pressed is None or "jobs" not in self.offer(viewer, look)["verbs"]:  # type: ignore[operator]
+        if pressed is None or "jobs" not in self._list_verbs(viewer):
             raise HTTPException(404)
         return await self._ask(request, viewer, look, pressed)
 

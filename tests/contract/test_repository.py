@@ -96,6 +96,7 @@ HOSTS = {
     "gitlab.com", "en.wikipedia.org", "www.qemu.org", "wiki.qemu.org", "pre-commit.com", "conda-forge.org",
     "docs.conda.io", "anaconda.org", "repo.anaconda.com", "conda.anaconda.org", "nvidia.github.io",
     "nfs.sourceforge.net", "www.w3.org", "age-encryption.org", "archive.ubuntu.com", "docs.astral.sh",
+    "registry-1.docker.io",  # where Docker asks for images of Docker Hub: the default of docker.upstream
 }  # fmt: skip
 EXAMPLE = re.compile(
     r"(^|\.)(example(\.(org|com|net|ac\.kr))?|invalid|test|localhost)$|^127\.|^10\.|^192\.0\.2\.|^[a-z0-9-]+$"

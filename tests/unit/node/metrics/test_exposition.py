@@ -137,7 +137,9 @@ def test_what_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert 'gpuadmin_queue_allocated_gpus{user="minji",account="people",project="nlp"} 1\n' in text
     assert 'gpuadmin_queue_place{id="5",user="jiho",account="people",gpus="1",why="priority"} 1\n' in text
     assert 'gpuadmin_queue_waiting_since_timestamp_seconds{id="5",user="jiho"} 900\n' in text
-    assert 'until_timestamp_seconds{id="4",user="minji",account="people",gpus="2",nodes="gpu2",notebook=""} 2000\n' in text
+    assert (
+        'until_timestamp_seconds{id="4",user="minji",account="people",gpus="2",nodes="gpu2",notebook=""} 2000\n' in text
+    )
     assert 'gpuadmin_queue_node_closed{node="gpu2",state="drained",reason="Prolog error"} 1\n' in text
     assert 'gpuadmin_queue_exception{id="7",who="kim@ctl",reason="paper \\"x\\""} 1\n' in text
     assert text.count("gpuadmin_queue_exception{") == 1

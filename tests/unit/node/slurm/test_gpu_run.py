@@ -198,6 +198,6 @@ def test_the_job_ends_when_nobody_has_the_lock(tmp_path: Path, monkeypatch: pyte
     while not (tmp_path / "began").exists():
         time.sleep(0.05)  # it begins by itself
     there.kill()
-    time.sleep(1.2)
+    time.sleep(1.2)  # longer than the job looks away
     assert job.poll() is None
     assert job.wait(20) == 0

@@ -194,7 +194,7 @@ def test_of_two_who_ask_at_once_one_gets_it(host: GatedHost, monkeypatch: pytest
     real = self_service.look_at_gpus
 
     def slowly(*words: object) -> self_service.States:
-        seen = real(*words)  # type: ignore[arg-type]
+        seen = real(*words)  # type: ignore[arg-type]  # whatever it is called with
         time.sleep(0.2)  # as long as the driver takes
         return seen
 
@@ -216,7 +216,7 @@ def test_who_changes_grants_is_waited_for(host: GatedHost) -> None:
     taking = threading.Thread(target=lambda: found.append(ask(host, MINJI, "take 1 1 get")))
     with flocked(reconcile.lock_path(host.places)):
         taking.start()
-        time.sleep(0.5)
+        time.sleep(0.5)  # it would have taken one by then
         assert found == []
     taking.join()
     assert found[0][0] == 0
