@@ -72,6 +72,7 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
                 "queue": True,
                 "queue_nodes": [],
                 "granted": True,
+                "self_service": None,
                 "dashboard": True,
             },
         ),

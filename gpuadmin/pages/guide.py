@@ -16,7 +16,7 @@ from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import known_as, pinned_keys, read_known_hosts
 from gpuadmin.config.load import KNOWN_HOSTS
-from gpuadmin.config.queue import any_granted, takes_jobs
+from gpuadmin.config.queue import any_granted, find_self_service, takes_jobs
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.schema.limits import AMOUNTS, any_amount
 from gpuadmin.config.schema.shared import PLACE
@@ -93,7 +93,7 @@ def values(
         "dashboard": dashboard,
         "granted": any_granted(settings, hosts),
         "queue": settings.slurm is not None,
-        "self_service": None if settings.slurm else settings.gpus.self_service,
+        "self_service": find_self_service(settings, hosts),
         "job_mails": settings.slurm is not None and settings.mail is not None and bool(settings.slurm.mail),
         "extend": None if settings.slurm is None else settings.slurm.extend,
         "beside_queue": beside,

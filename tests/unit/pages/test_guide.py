@@ -96,6 +96,18 @@ def test_what_the_inventory_says_of_a_node_counts() -> None:
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
+@pytest.mark.parametrize("docker", [True, False])
+def test_where_people_take_free_gpus_nobody_is_told_to_ask_first(language: str, docker: bool) -> None:
+    site = settings(gpus={"access": "granted", "self_service": {"gpus": 2}}, docker={"enabled": docker})
+    text = guide(language, site, NODES)
+    assert text.count("`gpu release`") == 2, "where GPUs are taken, and among the rules"
+    assert ("gpu run docker run" in text) == docker
+    for words in ("given on request", "administrator grants", "tell your administrators, and", "신청해서", "관리자가 배정한",
+                  "관리자에게 알려 반납", "waits for a GPU", "기다렸다가"):  # fmt: skip
+        assert words not in text
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
 @pytest.mark.parametrize(
     ("more", "there", "lacking"),
     [
@@ -105,6 +117,7 @@ def test_what_the_inventory_says_of_a_node_counts() -> None:
             ["nvidia-smi    #", "gpu get"],
         ),
         ({"gpus": {"access": "granted", "self_service": {}}}, ["gpu run -- ~/first"], ["gpuadmin-me    #"]),
+        ({"gpus": {"self_service": {}}}, ["CUDA_VISIBLE_DEVICES=0 ~/first"], ["gpu run"]),
         ({"gpus": {"access": "granted"}}, ["gpuadmin-me    #"], ["gpu get", "gpu release", "nvidia-smi    #"]),
         ({}, ["nvidia-smi    #", "CUDA_VISIBLE_DEVICES=0 ~/first"], ["gpu get", "gpuadmin-me    #"]),
     ],
