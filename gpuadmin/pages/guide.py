@@ -16,7 +16,7 @@ from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import known_as, pinned_keys, read_known_hosts
 from gpuadmin.config.load import KNOWN_HOSTS
-from gpuadmin.config.queue import any_granted, find_self_service, takes_jobs
+from gpuadmin.config.queue import any_granted, find_self_service, saved, takes_jobs
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.schema.limits import AMOUNTS, any_amount
 from gpuadmin.config.schema.shared import PLACE
@@ -108,6 +108,7 @@ def values(
         "fingerprints": _fingerprints(nodes, hosts, site),
         "backups": _backups(settings, hosts),
         "book": _book(settings),
+        "buttons": dashboard and settings.metrics.dashboard.wants_buttons and saved(settings, hosts),
         "notebooks": settings.slurm is not None and settings.notebooks is not None,
         "picture": None,
         "homes": settings.homes.path,

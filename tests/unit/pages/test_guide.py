@@ -95,6 +95,15 @@ def test_what_the_inventory_says_of_a_node_counts() -> None:
     assert "`gpuadmin-me` says how much you may have" in text
 
 
+@pytest.mark.parametrize("groups", [("slurm", "storage"), ("slurm",)])
+def test_buttons_are_named_where_there_are_some(groups: tuple[str, ...]) -> None:
+    hosts = [Host("nas1", groups, {}), Host("gpu1", ("gpu",), {})]
+    site = settings(slurm={}, gpus={"access": "granted"}, metrics={"dashboard": {"buttons": True}})
+    for language, words in (("en", "Its buttons do"), ("ko", "버튼으로")):
+        text = guide(language, site, NODES, dashboard=True, hosts=hosts)
+        assert (words in text) == ("storage" in groups), "people have accounts on storage hosts"
+
+
 @pytest.mark.parametrize("language", ["ko", "en"])
 @pytest.mark.parametrize("docker", [True, False])
 def test_where_people_take_free_gpus_nobody_is_told_to_ask_first(language: str, docker: bool) -> None:
@@ -102,8 +111,8 @@ def test_where_people_take_free_gpus_nobody_is_told_to_ask_first(language: str, 
     text = guide(language, site, NODES)
     assert text.count("`gpu release`") == 2, "where GPUs are taken, and among the rules"
     assert ("gpu run docker run" in text) == docker
-    for words in ("given on request", "administrator grants", "tell your administrators, and", "신청해서", "관리자가 배정한",
-                  "관리자에게 알려 반납", "waits for a GPU", "기다렸다가"):  # fmt: skip
+    for words in ("given on request", "administrator grants", "tell your administrators, and", "waits for a GPU",
+                  "신청해서", "관리자가 배정한", "관리자에게 알려 반납", "기다렸다가"):  # fmt: skip
         assert words not in text
 
 
