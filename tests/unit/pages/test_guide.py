@@ -95,6 +95,13 @@ def test_what_the_inventory_says_of_a_node_counts() -> None:
     assert "`gpuadmin-me` says how much you may have" in text
 
 
+def test_who_sends_no_mail_announces_none() -> None:
+    term = {"name": "2026-2", "deadline": "2026-12-31"}
+    for language, words in (("en", "You get mails before"), ("ko", "메일로 알려 드리니")):
+        assert words in write(language, term=term, mail={"host": "localhost", "sender": "gpu@example.org"})
+        assert words not in write(language, term=term)
+
+
 @pytest.mark.parametrize("groups", [("slurm", "storage"), ("slurm",)])
 def test_buttons_are_named_where_there_are_some(groups: tuple[str, ...]) -> None:
     hosts = [Host("nas1", groups, {}), Host("gpu1", ("gpu",), {})]
