@@ -48,7 +48,10 @@ WHY: Mapping[str, tuple[str, str]] = {
         "The job's start time has not come, or its node failed and it starts again soon",
         "노드 문제로 곧 다시 시작하거나, 예정된 시각을 기다립니다",
     ),
-    "held": ("The job was held, by its person or an admin (scontrol release)", "본인이나 관리자가 보류했습니다(해제: scontrol release)"),
+    "held": (
+        "The job was held, by its person or an admin (scontrol release)",
+        "본인이나 관리자가 보류했습니다(해제: scontrol release)",
+    ),
     "unread": ("Slurm has not looked at the job yet", "Slurm이 아직 이 작업을 확인하지 않았습니다"),
     OTHER: ("Slurm says: {0}", "Slurm: {0}"),
 }

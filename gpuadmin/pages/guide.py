@@ -216,11 +216,14 @@ def _backups(settings: Settings, hosts: Sequence[Host]) -> dict[str, Any] | None
 
 
 def _beside_queue(settings: Settings, hosts: Sequence[Host]) -> dict[str, str]:
-    """Nodes that the queue does not have, each with how its GPUs are given: `open` or `granted`. Empty: it has all."""
+    """Nodes that the queue does not have, each with how its GPUs are given: `open`, `granted`, or `taken` by people
+    themselves. Empty: it has all."""
     if settings.slurm is None:
         return {}
+    ways = {"granted": "taken"} if settings.gpus.self_service else {}
+    access = {host.name: str(host.variables.get("gpus_access") or settings.gpus.access) for host in hosts}
     return {
-        host.name: str(host.variables.get("gpus_access") or settings.gpus.access)
+        host.name: ways.get(access[host.name], access[host.name])
         for host in hosts
         if "gpu" in host.groups and not takes_jobs(settings, hosts, host)
     }

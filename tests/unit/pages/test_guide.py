@@ -375,9 +375,10 @@ def test_what_holds_for_nodes_of_the_queue_is_said_of_these_alone(language: str)
         ),
     }[language]
 
-    def about(**first: Any) -> str:
+    def about(rule: Any = None, **first: Any) -> str:
         hosts = [Host("nas1", ("slurm", "storage"), {}), Host("gpu1", ("gpu",), first), Host("gpu2", ("gpu",), {})]
-        return guide(language, settings(gpus={"access": "granted"}, slurm={}), NODES, hosts=hosts)
+        site = settings(gpus={"access": "granted", "self_service": rule}, slurm={})
+        return guide(language, site, NODES, hosts=hosts)
 
     opened, granted = about(slurm_node=False, gpus_access="open"), about(slurm_node=False)
     for text in (opened, granted):
@@ -389,6 +390,10 @@ def test_what_holds_for_nodes_of_the_queue_is_said_of_these_alone(language: str)
     everywhere = about()
     assert not any(part in everywhere for part in (scope[:20], look, ask))
     assert "gpu get --node gpu1 " in everywhere
+    taken = about(slurm_node=False, rule={})
+    assert not any(
+        part in taken for part in ("given by your", "관리자에게 요청해서 받습니다", "Only they", "이 노드에만")
+    )
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
