@@ -37,7 +37,7 @@ from .accounts import EXCEPTION
 from .extend_service import ask
 from .gpu_refusals import refusal
 from .gpu_words import Asked, UsageError, clock, estimate, gpus, had, parse, said, spoken, waiting
-from .texts import ASKED, TEXTS, USAGE
+from .texts import ASKED, TEXTS, USAGE, USAGE_HERE
 
 #: Where it is, on nodes that have it.
 PROGRAM = gpu_run.PROGRAM
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
         print(f"{error}\n{TEXTS[language]['help']}", file=sys.stderr)
         return 2
     if asked is None:
-        print(USAGE[language])
+        print((USAGE_HERE if gpu_here.read_rule() else USAGE)[language])
         return 0
     words = TEXTS[asked.language]
     try:
