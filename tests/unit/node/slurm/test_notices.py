@@ -167,6 +167,33 @@ def test_a_mail_server_that_is_down_loses_nothing_and_floods_nobody(
     assert starts > [one for one in host.asked[0] if one.startswith("--starttime=")], "what is told is not looked at"
 
 
+@pytest.mark.holds("one mailbox that takes nothing now keeps nobody else's mail waiting")
+def test_one_mailbox_that_is_full_keeps_no_mail_of_others_waiting(host: Host, serve: StartServer) -> None:
+    server = serve(answers={"minji@example.org": "452 mailbox full"})
+    host.port = server.port
+    host.look()
+    host.rows = [over("3", end=NOW + 90)]
+    host.look()
+    host.rows.append(over("5", end=NOW + 150, User="jiho"))
+    for _ in range(3):
+        host.look()
+    assert server.recipients == ["jiho@example.org"]
+    tried = (host.directory / "mails.jsonl").read_text().count('"intent"')
+    assert tried == 2, "who has a full mailbox is tried again some minutes later"
+
+
+@pytest.mark.holds("an address that no mail can have keeps nobody else's mail back")
+def test_an_address_that_no_mail_can_have_keeps_no_mail_of_others_back(host: Host, serve: StartServer) -> None:
+    (host.directory / "people.json").write_text('{"minji": "=?utf-8?q?a?=@x.kr", "jiho": "jiho@example.org"}')
+    server = serve()
+    host.port = server.port
+    host.look()
+    host.rows = [over("3", end=NOW + 90), over("5", end=NOW + 90, User="jiho")]
+    for _ in range(3):
+        host.look()
+    assert server.recipients == ["jiho@example.org"]
+
+
 @pytest.mark.holds("who could not be told in time reads of the end alone")
 def test_what_is_over_is_told_as_its_end_alone() -> None:
     begun, ends = job_turns.running([job(), job("5", start=NOW - 9000, asked=NOW - 9000, end=NOW + 60)], NOW)

@@ -159,10 +159,12 @@ class Run:
 
     def send(self, way: str, found: Sequence[Turn]) -> None:
         """Tell what is to be told. A server that is away is left alone for some minutes, and nothing is lost."""
-        retry = self.state.setdefault("retry", {})
-        if way not in self.since or retry.get(way, 0) > self.now:
+        retry = {one: at for one, at in self.state.get("retry", {}).items() if at > self.now}
+        self.state["retry"] = retry
+        if way not in self.since or way in retry:
             return
-        letters = self.letters(way, found)
+        # guard: one mailbox that takes nothing now keeps nobody else's mail waiting
+        letters = [one for one in self.letters(way, found) if one.address not in retry]
 
         def open_transport() -> Transport:
             if way == "webhook" or self.settings.server is None:
@@ -171,13 +173,12 @@ class Run:
 
         try:
             done = deliver(letters, self.ledger, self.render, open_transport)
-            bad = any(one.state is State.FAILED for one in done)
+            retry.update({one.letter.address: self.now + RETRY for one in done if one.state is State.FAILED})
             problems = [
                 f"{', '.join(one.letter.names)}: {one.state.value}: {one.detail}" for one in done if not one.good
             ]
         except MailError as error:
-            bad, problems = True, [str(error)]
-        retry[way] = self.now + RETRY if bad else 0
+            retry[way], problems = self.now + RETRY, [str(error)]
         for problem in problems[: turns.MOST_LINES]:
             print(f"{way}: {problem}", file=sys.stderr)
 
