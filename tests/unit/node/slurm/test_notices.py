@@ -371,6 +371,30 @@ def test_a_ledger_that_has_grown_forgets_what_is_long_over(
     assert len(server.mails) == 1
 
 
+@pytest.mark.holds("what may be told again is not forgotten")
+def test_who_has_many_short_jobs_makes_no_ledger_large(
+    host: Host, serve: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve()
+    host.port = server.port
+    host.now = time.time()
+    begin = int(host.now) - 3 * 86400
+    at = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(begin + 60))
+    keys = [f"mail {one}" for one in ("ended 1 9", "begun 2 9", f"begun 4 {begin}", "begun 5 4", "ended 6 7")]
+    lines = [json.dumps({"time": at, "state": "sent", "id": "1", "keys": [one], "names": ["minji"],
+                         "address": "minji@example.org", "detail": ""}) for one in keys]  # fmt: skip
+    (host.directory / "mails.jsonl").write_text("".join(f"{one}\n" for one in lines))
+    seen = {"since": {"mail": begin - 1}, "ended": host.now - 600}
+    (host.directory / "noticed.json").write_text(json.dumps(seen))
+    host.jobs = [job(start=begin, asked=begin - 90, end=begin + 10 * 86400),
+                 job("5_[7]", waits=True, start=None, asked=4)]  # fmt: skip
+    monkeypatch.setattr(notices, "LARGEST", 100)
+    host.look()
+    kept = (host.directory / "mails.jsonl").read_text().splitlines()
+    assert [json.loads(one)["keys"][0] for one in kept] == keys[2:4]
+    assert server.mails == []
+
+
 def test_a_damaged_ledger_mails_nobody_and_slurm_that_is_away_waits(
     host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
