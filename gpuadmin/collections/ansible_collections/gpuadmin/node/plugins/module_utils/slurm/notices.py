@@ -169,7 +169,7 @@ class Run:
         self.state["retry"] = retry
         if way not in self.since or way in retry:
             return
-        # guard: one mailbox that takes nothing now keeps nobody else's mail waiting
+        # guard: one mailbox that takes nothing now is tried again later -> self.letters(way, found)
         letters = [one for one in self.letters(way, found) if one.address not in retry]
 
         def open_transport() -> Transport:
