@@ -24,6 +24,7 @@ USER_NAME = re.compile(LOGIN)
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 # RFC 5322's dot-atom without quotes. Few servers take addresses beyond ASCII (RFC 6531).
 _EMAIL = re.compile(
+    r"(?!.*=\?)"  # would begin an encoded word (RFC 2047): no mail can be addressed to it
     r"(?=[^@]{1,64}@)[A-Za-z0-9!#$%&*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&*+/=?^_`{|}~-]+)*"
     r"@(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 from .ledger import Ledger, MailError, State
 from .letter import Letter
+from .message import AddressError
 from .transport import Answer, Transport, TransportDown
 
 
@@ -49,7 +50,14 @@ def deliver(
     and a server that does not answer at all is an error before anything is written (that of `open_transport`). When it
     goes away in the middle, the rest is failed, and the next run sends it.
     """
-    messages = [(letter, render(letter)) for letter in letters]
+
+    def try_render(letter: Letter) -> EmailMessage | Answer:
+        try:
+            return render(letter)
+        except AddressError as error:  # guard: an address that no mail can have keeps nobody else's mail back
+            return Answer(State.REFUSED, str(error))
+
+    messages = [(letter, try_render(letter)) for letter in letters]
     if not messages:
         return []
     done: list[Delivery] = []
@@ -60,7 +68,7 @@ def deliver(
                 # guard: a mail is in the ledger before it is handed over -> 'x'
                 attempt = ledger.begin(letter, transport.name)
                 try:
-                    answer = transport.send(message)
+                    answer = message if isinstance(message, Answer) else transport.send(message)
                 except (TransportDown, MailError) as error:
                     down = str(error)
                     answer = Answer(State.FAILED, down)

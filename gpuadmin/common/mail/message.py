@@ -19,6 +19,10 @@ from .letter import Letter
 _RULE = "-" * 60
 
 
+class AddressError(ValueError):
+    """No mail can be addressed to it."""
+
+
 def one_line(value: str, longest: int = 1000) -> str:
     """Given any text, return it as one line of printable characters: nothing in it can end a header or a line."""
     kept = "".join(
@@ -37,7 +41,7 @@ def build_message(
     letter: Letter, head: Head, parts: Sequence[tuple[str, str]], now: datetime | None = None
 ) -> EmailMessage:
     """Given a letter and its parts (a subject and a text in each language), return its message: one mail that carries
-    all of them. Raises ValueError where it cannot be addressed."""
+    all of them. Raises AddressError."""
     message = EmailMessage(policy=SMTP)
     try:
         message["From"] = Address(header_text(head.name, 100), addr_spec=head.sender)
@@ -53,7 +57,7 @@ def build_message(
         message["Message-ID"] = message_id(letter, head)
         message["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody's holiday notice answers
     except (MessageError, ValueError, IndexError) as error:
-        raise ValueError(f"{letter.address}: no mail can be addressed to it: {error}") from None
+        raise AddressError(f"{letter.address}: no mail can be addressed to it: {error}") from None
     message.set_content(f"\n\n{_RULE}\n\n".join(body for _, body in parts) + "\n", cte="base64")
     return message
 

@@ -89,6 +89,7 @@ TABLE: list[tuple[Callable[[Any], Any], Any, str | None]] = [
     (fields.email, "minji", "not an e-mail"),
     (fields.email, "a b@example.org", "not an e-mail"),
     (fields.email, "a@b@c", "not an e-mail"),
+    (fields.email, "=?utf-8?q?a?=@example.org", "not an e-mail"),
     (fields.email, "a@example.org\nBcc: all@example.org", "control character"),
     (fields.email, "a@example.org, b@example.org", "not an e-mail"),
     (fields.email, "{{ x }}@example.org", "template marker"),

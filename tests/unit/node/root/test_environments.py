@@ -55,3 +55,19 @@ def test_it_is_made_once_and_replaced_whole(tmp_path: Path, ran: list[tuple[str,
     assert current.is_dir(), "what runs from it goes on"
     have("one==3")
     assert not current.exists()
+
+
+def test_what_a_cut_has_left_keeps_none_from_being_made(
+    tmp_path: Path, ran: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(*_: str) -> None:
+        raise KeyboardInterrupt
+
+    order = PythonEnvironmentOrder(str(tmp_path / "env"), ("one==1",), None)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", cut)  # the link is beside the one that people run
+        with pytest.raises(KeyboardInterrupt):
+            operations.ensure_python_environment(order, False)
+    operations.ensure_python_environment(order, False)
+    assert (tmp_path / "env/current/bin").is_dir()
+    assert len(list((tmp_path / "env").iterdir())) == 2

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.foreground import interruptible, run_foreground
@@ -82,3 +83,13 @@ def test_who_is_killed_takes_the_command_along_unless_it_does_not_listen(tmp_pat
         assert there == stays
         if stays:
             os.kill(pid, signal.SIGKILL)
+
+
+def test_a_signal_that_comes_while_the_command_is_started_is_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(subprocess.Popen[bytes]):
+        def __init__(self, *words: Any, **options: Any) -> None:
+            super().__init__(*words, **options)
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(subprocess, "Popen", Slow)
+    assert run_foreground(["sleep", "9"], os.environ, never) == 143

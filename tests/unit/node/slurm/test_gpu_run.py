@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import foreground, gpu, gpu_run, gpu_words
@@ -167,6 +168,21 @@ def test_of_two_runs_on_a_node_each_sees_its_own(tmp_path: Path, gpus: list[str]
     (tmp_path / "grant").write_text(json.dumps({"gpus": gpus}))
     assert gpu_run.read_gpus(str(tmp_path / "grant")) == gpus
     assert gpu_run.read_gpus(str(tmp_path / "none")) == []
+
+
+def test_tmp_is_everybodys(bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    start(bin, HERE)
+    monkeypatch.setattr(gpu_run, "secrets", SimpleNamespace(token_hex=lambda _: bin.name))
+    lock = Path(f"/tmp/gpu-run-{bin.name}")
+    assert gpu.main(["run", "sh", "-c", f"rm {lock}; exit 3"], sleep=no_pause) == 3
+    lock.mkdir()  # as what is another's: not exchanged
+    try:
+        assert gpu.main(["run", "true"], sleep=no_pause) == 1
+    finally:
+        lock.rmdir()
+        Path(f"{lock}.new").unlink(missing_ok=True)
+    assert "nothing was run" in capsys.readouterr().err
+    assert called(bin)[-2:] == ["scancel", "12"]
 
 
 _IN_JOB = """import sys

@@ -167,6 +167,33 @@ def test_a_mail_server_that_is_down_loses_nothing_and_floods_nobody(
     assert starts > [one for one in host.asked[0] if one.startswith("--starttime=")], "what is told is not looked at"
 
 
+@pytest.mark.holds("one mailbox that takes nothing now is tried again later")
+def test_one_mailbox_that_is_full_keeps_no_mail_of_others_waiting(host: Host, serve: StartServer) -> None:
+    server = serve(answers={"minji@example.org": "452 mailbox full"})
+    host.port = server.port
+    host.look()
+    host.rows = [over("3", end=NOW + 90)]
+    host.look()
+    host.rows.append(over("5", end=NOW + 150, User="jiho"))
+    for _ in range(3):
+        host.look()
+    assert server.recipients == ["jiho@example.org"]
+    tried = (host.directory / "mails.jsonl").read_text().count('"intent"')
+    assert tried == 2, "who has a full mailbox is tried again some minutes later"
+
+
+@pytest.mark.holds("an address that no mail can have keeps nobody else's mail back")
+def test_an_address_that_no_mail_can_have_keeps_no_mail_of_others_back(host: Host, serve: StartServer) -> None:
+    (host.directory / "people.json").write_text('{"minji": "=?utf-8?q?a?=@x.kr", "jiho": "jiho@example.org"}')
+    server = serve()
+    host.port = server.port
+    host.look()
+    host.rows = [over("3", end=NOW + 90), over("5", end=NOW + 90, User="jiho")]
+    for _ in range(3):
+        host.look()
+    assert server.recipients == ["jiho@example.org"]
+
+
 @pytest.mark.holds("who could not be told in time reads of the end alone")
 def test_what_is_over_is_told_as_its_end_alone() -> None:
     begun, ends = job_turns.running([job(), job("5", start=NOW - 9000, asked=NOW - 9000, end=NOW + 60)], NOW)
@@ -344,6 +371,30 @@ def test_a_ledger_that_has_grown_forgets_what_is_long_over(
     assert len(server.mails) == 1
 
 
+@pytest.mark.holds("what may be told again is not forgotten")
+def test_who_has_many_short_jobs_makes_no_ledger_large(
+    host: Host, serve: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve()
+    host.port = server.port
+    host.now = time.time()
+    begin = int(host.now) - 3 * 86400
+    at = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(begin + 60))
+    keys = [f"mail {one}" for one in ("ended 1 9", "begun 2 9", f"begun 4 {begin}", "begun 5 4", "ended 6 7")]
+    lines = [json.dumps({"time": at, "state": "sent", "id": "1", "keys": [one], "names": ["minji"],
+                         "address": "minji@example.org", "detail": ""}) for one in keys]  # fmt: skip
+    (host.directory / "mails.jsonl").write_text("".join(f"{one}\n" for one in lines))
+    seen = {"since": {"mail": begin - 1}, "ended": host.now - 600}
+    (host.directory / "noticed.json").write_text(json.dumps(seen))
+    host.jobs = [job(start=begin, asked=begin - 90, end=begin + 10 * 86400),
+                 job("5_[7]", waits=True, start=None, asked=4)]  # fmt: skip
+    monkeypatch.setattr(notices, "LARGEST", 100)
+    host.look()
+    kept = (host.directory / "mails.jsonl").read_text().splitlines()
+    assert [json.loads(one)["keys"][0] for one in kept] == keys[2:4]
+    assert server.mails == []
+
+
 def test_a_damaged_ledger_mails_nobody_and_slurm_that_is_away_waits(
     host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -385,6 +436,13 @@ def test_what_somebody_chooses_is_kept_by_the_node(monkeypatch: pytest.MonkeyPat
     assert mail_choice.choose("minji", "on") == "mail-on"
     assert done[-1][:3] == ("scontrol", "update", "NodeName=gpu2")
     assert done[-1][3].startswith("Extra=gpuadmin-mail:minji=on@")
+    with monkeypatch.context() as patch:
+        patch.setattr(mail_choice, "MOST", 1)
+        monkeypatch.setattr(socket, "gethostname", lambda: "gpu1")
+        mail_choice.choose("jiho", "off")
+    assert "minji" not in done[-1][3], "who chose first is forgotten first"
+    assert "jiho=off@" in done[-1][3]
+    done.pop(), done.pop()
     there += done[-1][3] and f"NodeName=gpu3 {done[-1][3]}\n"
     assert mail_choice.read()["minji"][0] == "on", "the last counts, wherever it was"
     monkeypatch.setattr(socket, "gethostname", lambda: "gpu1")

@@ -41,10 +41,10 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
     return found
 
 
-def people(place: Path, *locked: str, source: str = "registry") -> None:
+def people(place: Path, *locked: str, source: str = "registry", expires: int | None = None) -> None:
     records = {}
     for name, uid in (("minji", MINJI), ("jiho", JIHO), ("gone", 20009)):
-        user, problem = parse_user({"name": name, "uid": uid, "locked": name in locked})
+        user, problem = parse_user({"name": name, "uid": uid, "locked": name in locked, "expires": expires})
         assert user is not None, problem
         records[name] = Record(user)
     settings = Settings(uid_first=20000, uid_last=29999, source=source)
@@ -100,11 +100,18 @@ def test_what_is_refused(host: GatedHost, request_: str, word: str) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.holds("GPUs are people's of the site", "who is locked takes no GPU")
+@pytest.mark.holds(
+    "GPUs are people's of the site", "who is locked takes no GPU", "whose account has expired takes no GPU"
+)
 def test_who_gets_none(host: GatedHost, tmp_path: Path) -> None:
     people(tmp_path, "minji")
     for uid in (MINJI, 0, 33, 20009, 20555, 2**31):  # locked; root; a daemon; without an account here; nobody
         assert ask(host, uid, "take 1 1 run") == (1, ["unknown"])
+    today = int(time.time() // 86400)
+    people(tmp_path, expires=today)  # and is still logged in
+    assert ask(host, MINJI, "take 1 1 run") == (1, ["unknown"])
+    people(tmp_path, expires=today + 1)
+    assert ask(host, MINJI, "take 1 1 run")[0] == 0
 
 
 @pytest.mark.root

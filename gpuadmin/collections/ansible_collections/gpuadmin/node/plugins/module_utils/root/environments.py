@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from ..errors import NodeError
+from ..files import unlink_if_present
 from . import packages
 
 CURRENT = "current"
@@ -33,6 +34,7 @@ def make(path: str, wanted: Sequence[str], index: str | None, timeout: int) -> N
     name, link = name_environment(wanted), os.path.join(path, CURRENT)
     before = os.readlink(link) if os.path.islink(link) else ""
     os.makedirs(path, mode=0o755, exist_ok=True)
+    unlink_if_present(f"{link}.new")  # left by a cut
     for one in os.listdir(path):
         if one not in (CURRENT, before):  # guard: the environment that people run stays
             shutil.rmtree(os.path.join(path, one))

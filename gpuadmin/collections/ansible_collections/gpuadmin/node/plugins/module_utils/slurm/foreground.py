@@ -56,9 +56,12 @@ def run_foreground(
     inherits. If we are killed, it is told that its terminal has gone.
     """
     process: subprocess.Popen[bytes] | None = None
+    early: list[int] = []  # while the command is started
 
     def forward(number: int, _frame: object) -> None:
-        if process is not None and process.returncode is None:
+        if process is None:
+            early.append(number)
+        elif process.returncode is None:
             process.send_signal(number)
 
     def leave(_number: int, _frame: object) -> None:
@@ -67,6 +70,8 @@ def run_foreground(
     with _handled({**dict.fromkeys(_OURS, forward), **dict.fromkeys(_TERMINAL, leave)}):
         words = ("setpriv", "--pdeathsig", "HUP", "--", *command)
         process = subprocess.Popen(words, env=dict(environment), pass_fds=keep)
+        for number in early:
+            process.send_signal(number)
         watch, seconds, ending = os.pidfd_open(process.pid), looks, False
         while not select.select([watch], [], [], seconds)[0]:
             if ending:

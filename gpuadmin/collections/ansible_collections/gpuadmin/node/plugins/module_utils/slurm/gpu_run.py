@@ -79,9 +79,12 @@ def run(asked: Asked, sleep: Callable[[float], None]) -> int:
 
 def run_here(job: str, lock: str, command: Sequence[str], words: Mapping[str, str]) -> int:
     """Run the command on the job's node, with the job's GPUs alone."""
-    fresh = os.open(f"{lock}.new", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    fcntl.flock(fresh, fcntl.LOCK_EX)
-    os.rename(f"{lock}.new", lock)  # the job sees it locked, or not at all
+    try:
+        fresh = os.open(f"{lock}.new", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(fresh, fcntl.LOCK_EX)
+        os.rename(f"{lock}.new", lock)  # the job sees it locked, or not at all
+    except OSError as error:  # a full disk, or somebody else's file
+        raise NodeError(f"{lock}: {error.strerror}: nothing was run; try again") from None
     grant = f"{RUN}{OF_JOBS}/{SOURCE}-{job}.json"
 
     def is_over() -> bool:
@@ -99,7 +102,8 @@ def run_here(job: str, lock: str, command: Sequence[str], words: Mapping[str, st
         # a command that outlives us keeps its GPUs: it inherits the lock
         return run_foreground(with_devices(command, gpus), {**os.environ, **visible(gpus)}, is_over, (fresh,))
     finally:
-        os.unlink(lock)
+        with suppress(FileNotFoundError):  # /tmp is tidied in days
+            os.unlink(lock)
 
 
 def build_srun_command(command: Sequence[str], job: str, lock: str) -> list[str]:

@@ -44,7 +44,9 @@ def choose(user: str, word: str) -> str:
     # guard: what an admin has noted of a node stays
     if there is None or not (there.startswith(_BEGIN) or there in ("", "(null)")):
         raise NodeError(f"the field Extra of {node} has {there!r}, and no choices of mails")
-    mine = {**parse(there), user: (word, int(time.time()))}
+    mine = parse(there)
+    mine.pop(user, None)  # the newest is the last one
+    mine[user] = word, int(time.time())
     text = ",".join(f"{name}={chosen}@{when}" for name, (chosen, when) in list(mine.items())[-MOST:])
     queue.ask(("scontrol", "update", f"NodeName={node}", f"Extra={_BEGIN}{text}"))
     return f"mail-{word}"

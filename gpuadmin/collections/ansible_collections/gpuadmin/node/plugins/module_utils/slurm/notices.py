@@ -8,6 +8,7 @@ import html
 import http.client
 import json
 import os
+import re
 import sys
 import time
 import urllib.error
@@ -45,8 +46,10 @@ LATE = 600  # seconds that Slurm's accounting may take to know of an end; and be
 SETTLES = 20  # seconds for the node to say how well a job has used its GPUs
 LONGEST = 14 * DAY  # for which ends are kept that nobody could be told
 RETRY = 300  # seconds until a server that was away is tried again
-LEDGER_DAYS, LARGEST = 60, 4 << 20
+LARGEST = 4 << 20  # bytes of the ledger that are all kept
 MOST_KEPT = 500
+#: The numbers of jobs in a line of the ledger about what still runs.
+_RUNS = re.compile(r" (?:begun|ends|lost) (\d+)")
 
 
 def most_urgent_first(found: Iterable[Turn]) -> list[Turn]:
@@ -91,9 +94,12 @@ class Webhook:
 class Run:
     """One look, on a host: what it has to tell, and whom it can tell. ``state``: what the next one is to know."""
 
-    def __init__(self, directory: str, settings: QueueMail, state: dict[str, Any], now: float) -> None:
+    def __init__(
+        self, directory: str, settings: QueueMail, state: dict[str, Any], now: float, jobs: Iterable[Mapping[str, Any]]
+    ) -> None:
         self.settings, self.state, self.now = settings, state, now
-        self.ledger = read_ledger(os.path.join(directory, LEDGER), now)
+        # a day more, should the clock be put back
+        self.ledger = read_ledger(os.path.join(directory, LEDGER), min(state.get("ended", now), now - DAY), jobs)
         self.people: Mapping[str, str] = _json(os.path.join(directory, PEOPLE))
         on = {"mail": settings.server is not None and bool(settings.kinds), "webhook": bool(settings.webhook)}
         since = state.get("since", {})
@@ -159,10 +165,12 @@ class Run:
 
     def send(self, way: str, found: Sequence[Turn]) -> None:
         """Tell what is to be told. A server that is away is left alone for some minutes, and nothing is lost."""
-        retry = self.state.setdefault("retry", {})
-        if way not in self.since or retry.get(way, 0) > self.now:
+        retry = {one: at for one, at in self.state.get("retry", {}).items() if at > self.now}
+        self.state["retry"] = retry
+        if way not in self.since or way in retry:
             return
-        letters = self.letters(way, found)
+        # guard: one mailbox that takes nothing now is tried again later -> self.letters(way, found)
+        letters = [one for one in self.letters(way, found) if one.address not in retry]
 
         def open_transport() -> Transport:
             if way == "webhook" or self.settings.server is None:
@@ -171,25 +179,30 @@ class Run:
 
         try:
             done = deliver(letters, self.ledger, self.render, open_transport)
-            bad = any(one.state is State.FAILED for one in done)
+            retry.update({one.letter.address: self.now + RETRY for one in done if one.state is State.FAILED})
             problems = [
                 f"{', '.join(one.letter.names)}: {one.state.value}: {one.detail}" for one in done if not one.good
             ]
         except MailError as error:
-            bad, problems = True, [str(error)]
-        retry[way] = self.now + RETRY if bad else 0
+            retry[way], problems = self.now + RETRY, [str(error)]
         for problem in problems[: turns.MOST_LINES]:
             print(f"{way}: {problem}", file=sys.stderr)
 
 
-def read_ledger(path: str, now: float) -> Ledger:
-    """The ledger of this host. One that has grown large forgets what is older than anything that is told."""
+def read_ledger(path: str, since: float, jobs: Iterable[Mapping[str, Any]]) -> Ledger:
+    """The ledger of this host. One that has grown large forgets what nobody asks for again: ends that were told before
+    ``since``, and all else of jobs that are not among ``jobs``."""
     raw = read_bytes(path) or b""
     if len(raw) > LARGEST:
-        oldest = time.strftime("%Y-%m-%d", time.gmtime(now - LEDGER_DAYS * DAY))
+        oldest = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(since))
+        there = {str(queue.first_number(one["id"])) for one in jobs}
         lines = raw.decode("utf-8", "replace").splitlines(keepends=True)
         # guard: what may be told again is not forgotten -> []
-        raw = "".join(one for one in lines if f'"time": "{oldest}' <= one[1 : 10 + len(oldest)]).encode()
+        kept = [
+            one for one in lines
+            if f'"time": "{oldest}' <= one[1 : 10 + len(oldest)] or there & {*_RUNS.findall(one)}
+        ]  # fmt: skip
+        raw = "".join(kept).encode()
         write_atomic(path, raw, mode=0o600)
     return Ledger(Path(path), raw)
 
@@ -232,7 +245,7 @@ def main(directory: str = DIRECTORY, clock: Callable[[], float] = time.time, run
             of = [
                 one for one in look_ended(max(state.get("ended", now), now - LONGEST), jobs) if one.at <= now - SETTLES
             ]
-            look = Run(directory, settings, state, now)
+            look = Run(directory, settings, state, now, jobs)
         except NodeError as error:
             print(f"nobody is told anything now: {error}", file=sys.stderr)
             return 0

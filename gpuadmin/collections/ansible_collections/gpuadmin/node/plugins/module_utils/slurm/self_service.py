@@ -138,7 +138,7 @@ def _granted(places: Places) -> tuple[gate.Settings, list[Grant]]:
 
 
 def find_person(uid: int, places: Places) -> str:
-    """Who asks, by name. Raises RefusedError for whoever has no account of the site's, or one that is locked."""
+    """Who asks, by name. Raises RefusedError for whoever has no account of the site's, or one that is over."""
     desired = load(places.state)
     record = next((one for one in desired.records.values() if one.user.uid == uid), None)
     directory = desired.settings is not None and desired.settings.source == "directory"
@@ -147,6 +147,9 @@ def find_person(uid: int, places: Places) -> str:
     if name is None or places.lookup(name) is None or desired.settings is None or uid not in desired.settings.people:
         raise RefusedError("unknown")
     if record is not None and record.user.locked:  # guard: who is locked takes no GPU
+        raise RefusedError("unknown")
+    ends = None if record is None else record.user.expires
+    if ends is not None and ends <= time.time() // 86400:  # guard: whose account has expired takes no GPU
         raise RefusedError("unknown")
     return name
 
