@@ -61,10 +61,10 @@ def parse_jobs(rows: Iterable[Mapping[str, str]]) -> list[dict[str, Any]]:
     for one in rows:
         job, _, step = one["JobIDRaw"].partition(".")
         if not step:
-            has, use = _amounts(one["AllocTRES"] or one["ReqTRES"]), _USED.match(one["SystemComment"])
+            has = _amounts(one["AllocTRES"] or one["ReqTRES"])
             limit, nodes = queue.number(one["TimelimitRaw"]), one["NodeList"].replace("None assigned", "")
             state, _, by = one["State"].partition(" by ")
-            gpu_use, gpu_memory_used, gpu_memory = map(float, use.groups()) if use else (None, None, None)
+            gpu_use, gpu_memory_used, gpu_memory = parse_use(one["SystemComment"]) or (None, None, None)
             found[job] = {
                 "id": one["JobID"], "name": queue.plain(one["JobName"])[:64], "nodes": queue.names(nodes),
                 "asked": queue.number(one["Submit"]), "start": queue.number(one["Start"]),

@@ -25,7 +25,7 @@ gpu list             who has GPUs, who waits for some, which GPUs each node has,
 gpu why [JOB]        your place in the queue, and what you wait for
 gpu limits           what you may have: GPUs, hours, jobs, bookings, and what happens to a GPU that you do not use
 gpu extend [JOB]     H more hours (1) for what you have, up to the longest that you may
-gpu release [JOB]    give back what you got with `gpu get`, or leave the queue
+gpu release [JOB]    give back what you got with `gpu get` or `gpu jupyter`, or leave the queue
 gpu book [N]         where your admins allow it: a node with N GPUs or more is yours from TIME on, for H hours (1)
                      TIME: 09:00, or "2026-11-26 09:00". `gpu get` uses it then; alone it shows what you have booked
 gpu mail [off]       whether you get mails about your jobs: on, off, or in one language (ko, en)
@@ -52,7 +52,7 @@ gpu list             누가 쓰고 누가 기다리는지, 노드마다 어떤 G
 gpu why [JOB]        대기 순서와 기다리는 이유를 보여 줍니다
 gpu limits           GPU 수, 시간, 작업 수, 예약 등 본인의 한도와, 쓰지 않는 GPU가 어떻게 되는지 보여 줍니다
 gpu extend [JOB]     받은 GPU를 H시간(기본 1) 연장합니다. 허용된 최대 시간까지 가능합니다
-gpu release [JOB]    `gpu get`으로 받은 GPU를 반납하거나 대기를 취소합니다
+gpu release [JOB]    `gpu get`이나 `gpu jupyter`로 받은 GPU를 반납하거나 대기를 취소합니다
 gpu book [N]         관리자가 허용한 경우, GPU가 N개 이상인 노드를 TIME부터 H시간(기본 1) 예약합니다
                      TIME: 09:00 또는 "2026-11-26 09:00". 그때 `gpu get`을 하면 예약한 노드를 씁니다
                      시각 없이 실행하면 본인의 예약을 보여 줍니다
