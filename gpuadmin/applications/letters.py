@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gpuadmin.applications.matching import Entry
 from gpuadmin.common.mail.letter import Letter
 from gpuadmin.config.inventory import Host
-from gpuadmin.config.queue import any_granted, takes_jobs
+from gpuadmin.config.queue import any_granted, find_self_service, takes_jobs
 from gpuadmin.config.schema import Settings, User
 from gpuadmin.mail.letter import login_hosts
 
@@ -44,6 +44,7 @@ def welcome(
             "queue": settings.slurm is not None,
             "queue_nodes": queued if beside else [],  # named only where others are not in it
             "granted": any_granted(settings, hosts),
+            "self_service": find_self_service(settings, hosts),
             "dashboard": settings.metrics.dashboard.enabled and any("monitor" in host.groups for host in hosts),
         },
     )

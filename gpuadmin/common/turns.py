@@ -37,7 +37,7 @@ _WORDS = {
         "again.",
         "used": "Its GPUs were in use {0} % of the time on average, with {1} GB of {2} GB of memory at most.",
         "unknown": "How well it used them was not measured.",
-        "bye": "On a node, `gpu list` shows who has what, and `gpu mail off` ends these mails.\n\nQuestions: {0}\n\n"
+        "bye": "On a node, `gpu jobs` says more of each job, and `gpu mail off` ends these mails.\n\nQuestions: {0}\n\n"
         "The administrators of {1}",
     },
     "ko": {
@@ -54,8 +54,8 @@ _WORDS = {
         "다시 요청하세요.",
         "used": "GPU 사용률은 평균 {0}%, GPU 메모리는 최대 {2} GB 중 {1} GB였습니다.",
         "unknown": "사용률은 측정되지 않았습니다.",
-        "bye": "노드에서 `gpu list`로 현황을 볼 수 있고, `gpu mail off`로 이 메일을 끌 수 있습니다.\n\n문의: {0}\n\n"
-        "{1} 관리자 드림",
+        "bye": "노드에서 `gpu jobs`로 작업별 결과와 사용량을 볼 수 있고, `gpu mail off`로 이 메일을 끌 수 있습니다.\n\n"
+        "문의: {0}\n\n{1} 관리자 드림",
     },
 }  # fmt: skip
 

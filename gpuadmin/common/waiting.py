@@ -32,7 +32,7 @@ WHY: Mapping[str, tuple[str, str]] = {
         "Next, as soon as enough processors and memory are free",
         "CPU와 메모리가 충분히 비면 바로 다음 차례입니다",
     ),
-    "limit": ("One person may not have more at once", "한 사람이 동시에 쓸 수 있는 GPU를 이미 모두 쓰고 있습니다"),
+    "limit": ("One person may not have more at once", "한 사람이 동시에 쓸 수 있는 만큼 이미 쓰고 있습니다"),
     "longest": ("The job asks for more time than is allowed", "허용된 시간보다 길게 요청했습니다"),
     "node": (
         "A node that could run the job takes no jobs now",
@@ -48,8 +48,11 @@ WHY: Mapping[str, tuple[str, str]] = {
         "The job's start time has not come, or its node failed and it starts again soon",
         "노드 문제로 곧 다시 시작하거나, 예정된 시각을 기다립니다",
     ),
-    "held": ("The job was held, by its person or an admin (scontrol release)", "본인이나 관리자가 보류했습니다"),
-    "unread": ("Slurm has not looked at the job yet", "스케줄러가 아직 보지 않았습니다"),
+    "held": (
+        "The job was held, by its person or an admin (scontrol release)",
+        "본인이나 관리자가 보류했습니다(해제: scontrol release)",
+    ),
+    "unread": ("Slurm has not looked at the job yet", "Slurm이 아직 이 작업을 확인하지 않았습니다"),
     OTHER: ("Slurm says: {0}", "Slurm: {0}"),
 }
 

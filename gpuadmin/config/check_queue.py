@@ -8,7 +8,7 @@ from gpuadmin.common.names import SLURM_WORDS
 from gpuadmin.common.text import listed, the_page
 from gpuadmin.config.finding import Finding, nobody_in
 from gpuadmin.config.load import Site
-from gpuadmin.config.queue import has_notebooks, is_address, saved, takes_jobs, there
+from gpuadmin.config.queue import any_granted, has_notebooks, is_address, saved, takes_jobs, there
 
 
 def of_notebooks(site: Site) -> Iterator[Finding]:
@@ -35,6 +35,13 @@ def of_notebooks(site: Site) -> Iterator[Finding]:
 def of_queue(site: Site) -> Iterator[Finding]:
     section, hosts = site.settings.slurm, site.inventory.group("slurm")
     if section is None:
+        if site.settings.metrics.dashboard.wants_buttons:
+            message = "the dashboard has no buttons: they ask the queue, and there is none"
+            hint = "add `slurm: {}` to gpuadmin.yml, or remove buttons"
+            yield Finding("warning", "gpuadmin.yml: metrics.dashboard.buttons", message, hint)
+        if site.settings.gpus.self_service and not any_granted(site.settings, site.inventory.hosts):
+            message = "nobody takes a GPU by it: all GPUs are open to everybody"
+            yield Finding("warning", "gpuadmin.yml: gpus.self_service", message, "add `access: granted` to gpus")
         if hosts:
             message = "is in the group slurm, and gpuadmin.yml has no section slurm: provision takes the queue away"
             yield Finding(

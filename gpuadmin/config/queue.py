@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
@@ -22,6 +22,12 @@ def saved(settings: Settings, hosts: Iterable[Host]) -> bool:
 def any_granted(settings: Settings, hosts: Iterable[Host]) -> bool:
     """Whether people can open a GPU of some node only when it was given to them. `hosts`: all of the inventory."""
     return "granted" in (settings.gpus.access, *(one.variables.get("gpus_access") for one in hosts))
+
+
+def find_self_service(settings: Settings, hosts: Iterable[Host]) -> Mapping[str, int] | None:
+    """The rule by which people take free GPUs themselves; None where all are open, or a queue gives them."""
+    rule = settings.gpus.self_service
+    return rule.model_dump() if rule and settings.slurm is None and any_granted(settings, hosts) else None
 
 
 def takes_jobs(settings: Settings, hosts: Iterable[Host], host: Host) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from gpuadmin.common.turns import Turn
 from gpuadmin.config.schema import Settings
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.render import Renderer
+from gpuadmin.mail.reporting import WORDS
 
 _SETTINGS = Settings.model_validate(
     {
@@ -56,7 +58,7 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
         ),
     ),
     "welcome": (
-        "A new account (`gpuadmin import-applications --apply`)",
+        "A new account (`gpuadmin import-applications --apply`; `add-user`, with `mail.welcome` or `--mail`)",
         Letter(
             "welcome",
             "minji@example.org",
@@ -72,6 +74,7 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
                 "queue": True,
                 "queue_nodes": [],
                 "granted": True,
+                "self_service": None,
                 "dashboard": True,
             },
         ),
@@ -168,12 +171,12 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
             {
                 "month": "2026-11",
                 "lines": ["Of 5,760.0 GPU-hours available, 61% were held and 43% used."],
-                "notes": "Held is a GPU that a program has open; used is one on which something ran.",
+                "notes": WORDS["notes"][0],
                 "tables": [
                     {
                         "title": "In all",
                         "columns": ["Figure", "2026-11", "2026-10"],
-                        "rows": [["GPU-hours held", "3,513.6", "3,001.2"], ["used", "2,476.8", "2,410.0"]],
+                        "rows": [["GPU-hours held", "3,513.6", "3,001.2"], ["GPU-hours used", "2,476.8", "2,410.0"]],
                     }
                 ],
             },
@@ -206,7 +209,8 @@ def mails_page() -> str:
     ]
     renderer = Renderer(_SETTINGS, Path("/nonexistent"))
     for name, (when, letter) in _EXAMPLES.items():
-        message = renderer.message(letter)
+        # a report's figures are in one language
+        message = renderer.message(replace(letter, languages=("en",)) if name == "report" else letter)
         text = "\n".join(line.rstrip() for line in message.get_content().strip().splitlines())
         lines += ["", f"## {name}", f"{when}: `{name}.ko.j2`, `{name}.en.j2`.", "```text"]
         lines += [f"From: {message['From']}", f"To: {message['To']}", f"Subject: {message['Subject']}", "", text, "```"]

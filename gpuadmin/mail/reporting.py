@@ -19,14 +19,14 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "figure": ("Figure", "항목"),
     "available": ("GPU-hours available", "사용 가능했던 GPU 시간"),
     "held": ("GPU-hours held", "점유한 GPU 시간"),
-    "used": ("used", "실제 사용"),
-    "idle": ("held, not used", "점유만 한 시간"),
-    "allocated": ("given by the queue", "대기열에서 받은 GPU 시간"),
+    "used": ("GPU-hours used", "실제 사용한 GPU 시간"),
+    "idle": ("GPU-hours idle", "점유만 한 GPU 시간"),
+    "allocated": ("GPU-hours from the queue", "대기열에서 받은 GPU 시간"),
     "jobs": ("jobs that waited a minute or more", "1분 이상 기다린 작업 수"),
-    "wait": ("wait, median (h:mm)", "대기 시간 중앙값(시:분)"),
-    "wait-most": ("wait, 95 % at most (h:mm)", "대기 시간 95번째 백분위수(시:분)"),
-    "ended": ("GPUs that the idle rule took back", "유휴 규칙으로 회수한 GPU 수"),
-    "ended-hours": ("hours that these had not been used", "회수 전까지 쓰이지 않은 시간"),
+    "wait": ("median wait (h:mm)", "대기 시간 중앙값(시:분)"),
+    "wait-most": ("95 % waited at most (h:mm)", "대기 시간 95번째 백분위수(시:분)"),
+    "ended": ("GPUs taken back, since nobody used them", "쓰지 않아 회수한 GPU 수"),
+    "ended-hours": ("hours for which these had been idle", "회수 전까지 쓰지 않은 시간"),
     "kwh": ("kWh of the GPUs", "GPU 전력 사용량(kWh)"),
     "cost": ("cost of that", "GPU 전력 요금"),
     "accounts": ("By group", "그룹별"),
@@ -39,22 +39,22 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "where": ("GPUs", "GPU"),
     "from": ("from", "시작"),
     "until": ("until", "종료"),
-    "early": ("ended", "먼저 끝남"),
+    "early": ("ended early", "먼저 끝남"),
     "who": ("by", "관리자"),
     "why": ("why", "이유"),
-    "measured": ("{0}, measured since {1}.", "{0}, {1}부터 측정했습니다."),
+    "measured": ("{0}, measured since {1}.", "{0}: {1}부터 측정했습니다."),
     "unmeasured": ("{0}: nothing was measured.", "{0}: 측정값이 없습니다."),
     "ratio": (
         "Of {0} GPU-hours available, {1} were held and {2} used.",
-        "사용 가능했던 GPU 시간 {0} 가운데 {1} 점유, {2} 실제 사용.",
+        "사용 가능했던 GPU 시간은 총 {0}시간이며, 그중 {1}를 점유했고 {2}를 실제로 사용했습니다.",
     ),
     "notes": (
-        "Held is a GPU that a program has open; used is one on which something ran. Two people on one GPU: its time "
-        "counts for each. What was measured begins and ends up to five minutes late; GPUs taken back are those of the "
-        "runs that this site has on record.",
+        "Held is a GPU that a program has open; used is one on which something ran; idle is one that is held and not "
+        "used. Two people on one GPU: its time counts for each. A dash: not measured, or nothing. Times are up to five "
+        "minutes late; GPUs taken back are those of the runs that this site has on record.",
         "점유는 프로그램이 GPU를 열고 있는 시간이고, 실제 사용은 GPU에서 무언가 실행된 시간입니다. 한 GPU를 두 사람이 "
-        "함께 쓰면 각자의 시간으로 셉니다. 시각은 최대 5분 늦게 측정되며, "
-        "회수한 GPU는 이 사이트의 실행 기록을 기준으로 합니다.",
+        "함께 쓰면 각자의 시간으로 셉니다. –는 측정되지 않았거나 해당 사항이 없다는 뜻입니다. 시각은 최대 5분 늦게 "
+        "측정되며, 회수한 GPU는 이 사이트의 실행 기록을 기준으로 합니다.",
     ),
 }
 

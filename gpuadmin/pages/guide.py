@@ -16,7 +16,7 @@ from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import known_as, pinned_keys, read_known_hosts
 from gpuadmin.config.load import KNOWN_HOSTS
-from gpuadmin.config.queue import any_granted, takes_jobs
+from gpuadmin.config.queue import any_granted, find_self_service, saved, takes_jobs
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.schema.limits import AMOUNTS, any_amount
 from gpuadmin.config.schema.shared import PLACE
@@ -93,7 +93,7 @@ def values(
         "dashboard": dashboard,
         "granted": any_granted(settings, hosts),
         "queue": settings.slurm is not None,
-        "self_service": None if settings.slurm else settings.gpus.self_service,
+        "self_service": find_self_service(settings, hosts),
         "job_mails": settings.slurm is not None and settings.mail is not None and bool(settings.slurm.mail),
         "extend": None if settings.slurm is None else settings.slurm.extend,
         "beside_queue": beside,
@@ -108,6 +108,7 @@ def values(
         "fingerprints": _fingerprints(nodes, hosts, site),
         "backups": _backups(settings, hosts),
         "book": _book(settings),
+        "buttons": dashboard and settings.metrics.dashboard.wants_buttons and saved(settings, hosts),
         "notebooks": settings.slurm is not None and settings.notebooks is not None,
         "picture": None,
         "homes": settings.homes.path,
@@ -215,11 +216,14 @@ def _backups(settings: Settings, hosts: Sequence[Host]) -> dict[str, Any] | None
 
 
 def _beside_queue(settings: Settings, hosts: Sequence[Host]) -> dict[str, str]:
-    """Nodes that the queue does not have, each with how its GPUs are given: `open` or `granted`. Empty: it has all."""
+    """Nodes that the queue does not have, each with how its GPUs are given: `open`, `granted`, or `taken` by people
+    themselves. Empty: it has all."""
     if settings.slurm is None:
         return {}
+    ways = {"granted": "taken"} if settings.gpus.self_service else {}
+    access = {host.name: str(host.variables.get("gpus_access") or settings.gpus.access) for host in hosts}
     return {
-        host.name: str(host.variables.get("gpus_access") or settings.gpus.access)
+        host.name: ways.get(access[host.name], access[host.name])
         for host in hosts
         if "gpu" in host.groups and not takes_jobs(settings, hosts, host)
     }

@@ -226,6 +226,12 @@ CHECKS = {
     "notebooks without a queue": (
         {"gpuadmin.yml": "name: x\nnotebooks: {}\n"}, "error", "gpuadmin.yml: notebooks", "there are no notebooks",
     ),
+    "buttons without a queue": (
+        {"gpuadmin.yml": "name: x\nmetrics: {dashboard: {buttons: true}}\n"}, "warning", "buttons", "there is none",
+    ),
+    "free GPUs that are everybody's": (
+        {"gpuadmin.yml": "name: x\ngpus: {self_service: {}}\n"}, "warning", "self_service", "open to everybody",
+    ),
     "notebooks at the dashboard's port": (
         {"gpuadmin.yml": "name: x\nnotebooks: {port: 9443}\n"}, "error", "notebooks.port", "the dashboard's port, too",
     ),

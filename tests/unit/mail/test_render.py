@@ -29,7 +29,7 @@ DAY = date(2026, 12, 31)
 LOGIN = ["gpu1.example.org", "gpu2.example.org"]
 WELCOME: dict[str, Any] = {
     "account": "minji", "person": "김민지", "expires": DAY, "docker": True, "login": LOGIN,
-    "queue": False, "queue_nodes": [], "granted": False, "dashboard": False,
+    "queue": False, "queue_nodes": [], "granted": False, "self_service": None, "dashboard": False,
 }  # fmt: skip
 PROBLEMS = [
     "form", "group", "name", "student_id", "email", "key_missing", "key_private", "key_bad", "docker", "terms",
@@ -143,6 +143,8 @@ def test_what_a_newcomer_is_told(tmp_path: Path) -> None:
         ({"slurm": {}, "gpus": {"access": "granted"}}, {"nas1": ("slurm", "monitor")},
          ["gpu get", "gpu release", "gpuadmin-me  ", "gpuadmin-me web"], ["nvidia-smi  ", "CUDA_VISIBLE", " on gpu1"]),
         ({"slurm": {}}, {"nas1": ("slurm",), "gpu9": ("gpu", "none")}, ["gpu get", "gpu1, gpu2"], ["gpu9"]),
+        ({"gpus": {"access": "granted", "self_service": {"hours": 7}}}, {},
+         ["gpu run -- ", "gpu release", "gpu list"], ["nvidia-smi  ", "CUDA_VISIBLE"]),
         ({"gpus": {"access": "granted"}}, {}, ["gpuadmin-me  "], ["gpu get", "nvidia-smi  ", "CUDA_VISIBLE"]),
     ],
 )  # fmt: skip

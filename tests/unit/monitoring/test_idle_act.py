@@ -164,7 +164,7 @@ def test_a_job_that_uses_nothing_is_told_and_then_cancelled(
     text = body.get_content()
     assert "GPU 0 (" in text
     assert "job 7" in text
-    assert "gpu release" in text
+    assert "gpu release 7" in text
     ((_, told),) = nodes.runs
     assert "A job that is still unused in 1 hour is cancelled" in told["gpu1"]["tell"][0]["message"]
     nodes.runs.clear()

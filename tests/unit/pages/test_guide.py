@@ -95,6 +95,34 @@ def test_what_the_inventory_says_of_a_node_counts() -> None:
     assert "`gpuadmin-me` says how much you may have" in text
 
 
+def test_who_sends_no_mail_announces_none() -> None:
+    term = {"name": "2026-2", "deadline": "2026-12-31"}
+    for language, words in (("en", "You get mails before"), ("ko", "메일로 알려 드리니")):
+        assert words in write(language, term=term, mail={"host": "localhost", "sender": "gpu@example.org"})
+        assert words not in write(language, term=term)
+
+
+@pytest.mark.parametrize("groups", [("slurm", "storage"), ("slurm",)])
+def test_buttons_are_named_where_there_are_some(groups: tuple[str, ...]) -> None:
+    hosts = [Host("nas1", groups, {}), Host("gpu1", ("gpu",), {})]
+    site = settings(slurm={}, gpus={"access": "granted"}, metrics={"dashboard": {"buttons": True}})
+    for language, words in (("en", "Its buttons do"), ("ko", "버튼으로")):
+        text = guide(language, site, NODES, dashboard=True, hosts=hosts)
+        assert (words in text) == ("storage" in groups), "people have accounts on storage hosts"
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+@pytest.mark.parametrize("docker", [True, False])
+def test_where_people_take_free_gpus_nobody_is_told_to_ask_first(language: str, docker: bool) -> None:
+    site = settings(gpus={"access": "granted", "self_service": {"gpus": 2}}, docker={"enabled": docker})
+    text = guide(language, site, NODES)
+    assert text.count("`gpu release`") == 2, "where GPUs are taken, and among the rules"
+    assert ("gpu run docker run" in text) == docker
+    for words in ("given on request", "administrator grants", "tell your administrators, and", "waits for a GPU",
+                  "신청해서", "관리자가 배정한", "관리자에게 알려 반납", "기다렸다가"):  # fmt: skip
+        assert words not in text
+
+
 @pytest.mark.parametrize("language", ["ko", "en"])
 @pytest.mark.parametrize(
     ("more", "there", "lacking"),
@@ -105,6 +133,7 @@ def test_what_the_inventory_says_of_a_node_counts() -> None:
             ["nvidia-smi    #", "gpu get"],
         ),
         ({"gpus": {"access": "granted", "self_service": {}}}, ["gpu run -- ~/first"], ["gpuadmin-me    #"]),
+        ({"gpus": {"self_service": {}}}, ["CUDA_VISIBLE_DEVICES=0 ~/first"], ["gpu run"]),
         ({"gpus": {"access": "granted"}}, ["gpuadmin-me    #"], ["gpu get", "gpu release", "nvidia-smi    #"]),
         ({}, ["nvidia-smi    #", "CUDA_VISIBLE_DEVICES=0 ~/first"], ["gpu get", "gpuadmin-me    #"]),
     ],
@@ -346,9 +375,10 @@ def test_what_holds_for_nodes_of_the_queue_is_said_of_these_alone(language: str)
         ),
     }[language]
 
-    def about(**first: Any) -> str:
+    def about(rule: Any = None, **first: Any) -> str:
         hosts = [Host("nas1", ("slurm", "storage"), {}), Host("gpu1", ("gpu",), first), Host("gpu2", ("gpu",), {})]
-        return guide(language, settings(gpus={"access": "granted"}, slurm={}), NODES, hosts=hosts)
+        site = settings(gpus={"access": "granted", "self_service": rule}, slurm={})
+        return guide(language, site, NODES, hosts=hosts)
 
     opened, granted = about(slurm_node=False, gpus_access="open"), about(slurm_node=False)
     for text in (opened, granted):
@@ -360,6 +390,10 @@ def test_what_holds_for_nodes_of_the_queue_is_said_of_these_alone(language: str)
     everywhere = about()
     assert not any(part in everywhere for part in (scope[:20], look, ask))
     assert "gpu get --node gpu1 " in everywhere
+    taken = about(slurm_node=False, rule={})
+    assert not any(
+        part in taken for part in ("given by your", "관리자에게 요청해서 받습니다", "Only they", "이 노드에만")
+    )
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])

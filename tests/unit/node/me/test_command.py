@@ -29,6 +29,15 @@ def test_what_is_asked(arguments: list[str], environment: dict[str, str], found:
     assert command.parse(arguments, environment) == found
 
 
+def test_help_in_ones_language(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for language, words in (("ko_KR.UTF-8", "사용법: gpuadmin-me"), ("C", "usage: gpuadmin-me")):
+        monkeypatch.setenv("LC_ALL", language)
+        assert command.main(["--help"]) == 0
+        shown = capsys.readouterr().out
+        assert shown.startswith(words)
+        assert [word for word in command.WORDS if f"\ngpuadmin-me {word} " not in shown] == []
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["check", "jiho"], ["disk", "jiho"], ["disk", "check"], ["--language"], ["--language", "fr"], ["--languageko"]],

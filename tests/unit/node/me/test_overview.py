@@ -15,6 +15,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.me import check, hints, overview, queue_place
 from ansible_collections.gpuadmin.node.plugins.module_utils.me.disk import disk, lines
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import OF_PEOPLE
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu_here
 
 from gpuadmin.common.causes.cause import Cause
 from gpuadmin.common.causes.judge import judge
@@ -423,6 +424,17 @@ def test_a_check_tells_whoever_waits_their_place(
     assert said[1] == "- Use GPU 0. If you need more: `gpu get`"
     slurm(tmp_path, monkeypatch, scontrol="echo down")
     assert check.find_queued_jobs(queue, lacks) == []
+
+
+def test_where_people_take_free_gpus_nobody_has_to_ask_an_admin(tmp_path: Path) -> None:
+    rule = tmp_path / gpu_here.RULE.lstrip("/")
+    rule.parent.mkdir(parents=True)
+    rule.write_text('{"gpus": 1, "hours": 8}')
+    lacks, minji = [Cause("gpu-grant", "x", "y")], Subject(name="minji", root=str(tmp_path))
+    assert check.lines(lacks, 20, "gpu1", "en", check.find_queued_jobs(minji, lacks))[0] == "* To get one: `gpu get`"
+    found = {**FOUND, "granted": GRANTED, "self_service": queue_place.has_self_service(minji)}
+    for language, words in (("en", "take a free one: `gpu get`"), ("ko", "`gpu get`으로 직접 받습니다")):
+        assert [line for line in overview.lines(minji, found, "node1", [], language) if words in line]
 
 
 def test_a_check_names_no_queue_where_there_is_none(tmp_path: Path) -> None:

@@ -259,6 +259,9 @@ def test_what_people_type(rule: list[str], capfd: pytest.CaptureFixture[str]) ->
     assert gpu.main(["run", "--node", "gpu2", "--", "true"]) == 2
     assert "There is no queue here" in capfd.readouterr().err
     assert gpu.main(["run", "--", "no-such-program"]) == 127
+    assert gpu.main(["--help", "--language", "ko"]) == gpu.main(["--help"]) == 0
+    shown = capfd.readouterr().out
+    assert ("대기열이 없습니다" in shown, "no queue here" in shown, "gpu book" in shown) == (True, True, False)
 
 
 @pytest.mark.holds("nobody keeps others from GPUs by subordinate ids")

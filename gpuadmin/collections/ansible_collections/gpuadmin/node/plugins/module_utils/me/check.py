@@ -23,12 +23,12 @@ RIGHT = {
     "ko": "{0}가지를 확인했고 그중에 작업을 막는 문제는 없습니다. "
     "확인하지 않은 것: 키, 외부에서의 로그인, 사용하는 프로그램.",
 }
-#: The way to a GPU, as `way` in a text: on a node without a queue, and on one with a queue.
+#: The way to a GPU, as `way` in a text: on a node without `gpu get`, and on one with it.
 TO_ASK: Mapping[str, tuple[str, str]] = {
     "en": ("ask your admins, and say for how long and why", "`gpu get`"),
     "ko": ("관리자에게 사용 기간과 용도를 알려", "gpu get으로"),
 }
-#: What shows which GPUs are free, as `look` in a text: on a node without a queue, and on one with a queue.
+#: What shows which GPUs are free, as `look` in a text: likewise.
 TO_LOOK = ("nvidia-smi", "gpu list")
 LANGUAGES = ("en", "ko")
 NO_GRANT = "gpu-grant"
@@ -60,9 +60,9 @@ def is_serious(cause: Cause) -> bool:
 
 def find_queued_jobs(subject: Subject, found: Sequence[Cause]) -> list[Mapping[str, Any]] | None:
     """The jobs of a person who has no GPU here in the queue. Nothing where that is not known;
-    None where this node has no queue."""
+    None where `gpu get` gives none on this node."""
     if not queue_place.has_queue(subject):
-        return None
+        return [] if queue_place.has_self_service(subject) else None
     if not any(one.code == NO_GRANT for one in found):
         return []
     try:

@@ -20,7 +20,8 @@ from . import check, cluster, disk, limits, overview, web
 
 SETTINGS = os.path.join(STATE, "me.json")
 KEYS = ("homes", "docker", "servers", "gpus", "gpu_model", "nodes")  # roles/node_state/vars/main.yml
-USAGE = """usage: gpuadmin-me [check | disk | free | limits | top | web] [--language ko|en]
+USAGE = {
+    "en": """usage: gpuadmin-me [check | disk | free | limits | top | web] [--language ko|en]
 
 gpuadmin-me          your nodes, home, Docker, account and GPUs
 gpuadmin-me check    what does not work for you on this node, and what to do
@@ -28,7 +29,17 @@ gpuadmin-me disk     what your files take, and the largest of your directories
 gpuadmin-me free     which GPUs of all nodes are free, by type
 gpuadmin-me limits   how much you use of what you may: processors, memory, home
 gpuadmin-me top      all GPUs of all nodes: use, memory, and who has them
-gpuadmin-me web      a link to the dashboard: who uses which GPU. It works once, for some minutes"""
+gpuadmin-me web      a link to the dashboard: who uses which GPU. It works once, for some minutes""",
+    "ko": """사용법: gpuadmin-me [check | disk | free | limits | top | web] [--language ko|en]
+
+gpuadmin-me          노드, 홈, Docker, 계정, GPU 상태를 보여 줍니다
+gpuadmin-me check    이 노드에서 안 되는 것의 원인과 해결 방법을 알려 줍니다
+gpuadmin-me disk     본인 파일의 용량과 가장 큰 디렉터리를 보여 줍니다
+gpuadmin-me free     모든 노드의 비어 있는 GPU를 종류별로 보여 줍니다
+gpuadmin-me limits   쓸 수 있는 양 중 지금 쓰는 양을 보여 줍니다(CPU, 메모리, 홈)
+gpuadmin-me top      모든 노드의 GPU: 사용률, 메모리, 사용자를 보여 줍니다
+gpuadmin-me web      대시보드 링크를 출력합니다. 몇 분 동안 한 번만 쓸 수 있습니다""",
+}
 WORDS = ("check", "disk", "free", "limits", "top", "web")
 
 
@@ -37,10 +48,10 @@ def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
     try:
         asked, language = parse(arguments, os.environ)
     except NodeError as error:
-        print(f"{error}\n{USAGE}", file=sys.stderr)
+        print(f"{error}\n{USAGE[of_locale(os.environ)]}", file=sys.stderr)
         return 2
     if asked is None:
-        print(USAGE)
+        print(USAGE[language])
         return 0
     if os.geteuid() == 0:  # guard: root looks at nobody's home as if it were theirs
         print("root: gpuadmin diagnose and gpuadmin dashboard, on the controller", file=sys.stderr)

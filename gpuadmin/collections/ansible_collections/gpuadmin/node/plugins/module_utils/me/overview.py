@@ -20,7 +20,7 @@ from ..errors import NodeError
 from ..limits import amounts, room
 from ..run import run_command
 from . import hints
-from .queue_place import find_place
+from .queue_place import find_place, has_self_service
 from .queue_place import lines as of_queue
 
 SECONDS = 5.0  # for each part
@@ -30,7 +30,7 @@ COUNTING = 2.0  # seconds for which a home's files are counted; the rest of it i
 def overview(subject: Subject) -> dict[str, Any]:
     """The facts by part, or a text that says why they are not known."""
     parts = {"expires": expires, "home": home, "docker": docker, "gpus": gpus.gpus, "held": hints.held,
-             "granted": granted.granted, "queue": find_place}  # fmt: skip
+             "granted": granted.granted, "queue": find_place, "self_service": has_self_service}  # fmt: skip
     return look_at_parts(subject, parts)
 
 
@@ -155,6 +155,8 @@ def lines(
         texts = (*texts[:-1], _unknown(given, korean))
     elif queue is not None:
         texts = (*texts[:-1], "대기열에서 배정합니다" if korean else "given by the queue here")
+    elif given is not None and found.get("self_service") is True:
+        texts = (*texts[:-1], "`gpu get`으로 직접 받습니다" if korean else "take a free one: `gpu get`")
     elif given is not None:
         texts = (*texts[:-1], "신청하면 관리자가 배정합니다" if korean else "given on request here: ask your admins")
     output = [f"{subject.name}@{host}", *(f"  {name}: {text}" for name, text in zip(names, texts))]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..diagnosis.subject import Subject
-from ..slurm import queue
+from ..slurm import gpu_here, queue
 from ..slurm.gpu_words import clock, describe_asked, gpus, lost, waiting
 from ..slurm.policy import PATH
 from ..slurm.texts import LOGIN, TEXTS
@@ -16,6 +16,11 @@ from ..slurm.texts import LOGIN, TEXTS
 def has_queue(subject: Subject) -> bool:
     """Whether this node has a queue that people ask."""
     return os.path.exists(subject.path(PATH))
+
+
+def has_self_service(subject: Subject) -> bool:
+    """Whether people take free GPUs of this node themselves, by `gpu get`."""
+    return gpu_here.read_rule(subject.path(gpu_here.RULE)) is not None
 
 
 def find_place(subject: Subject) -> dict[str, Any] | None:

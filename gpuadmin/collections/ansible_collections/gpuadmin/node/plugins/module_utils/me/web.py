@@ -37,7 +37,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "open": "브라우저에서 여세요.",
         "forward": "브라우저에서 열리지 않으면, 본인 컴퓨터에서 아래 명령을 실행하고 두 번째 링크를 여세요.",
         "only": "본인 컴퓨터에서 아래 명령을 실행하고 링크를 여세요.",
-        "certificate": "브라우저가 인증서를 경고할 수 있습니다. 어떤 인증서인지는 관리자에게 확인해 주세요.",
+        "certificate": "브라우저에 인증서 경고가 나올 수 있습니다. 어떤 인증서인지는 관리자에게 확인해 주세요.",
     },
 }
 #: Reasons why the node's service signs no link (web_links.py), by its word.

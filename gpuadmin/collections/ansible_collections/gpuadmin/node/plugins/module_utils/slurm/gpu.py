@@ -47,7 +47,7 @@ from .gpu_words import (
     spoken,
     waiting,
 )  # fmt: skip
-from .texts import ASKED, TEXTS, USAGE
+from .texts import ASKED, TEXTS, USAGE, USAGE_HERE
 
 #: Where it is, on nodes that have it.
 PROGRAM = gpu_run.PROGRAM
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
         print(f"{error}\n{TEXTS[language]['help']}", file=sys.stderr)
         return 2
     if asked is None:
-        print(USAGE[language])
+        print((USAGE_HERE if gpu_here.read_rule() else USAGE)[language])
         return 0
     words = TEXTS[asked.language]
     try:

@@ -140,7 +140,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "ended": "작업 {0}: 끝났습니다.",
         "given-up": "대기를 취소했습니다.",
         "run-over": "작업 {0}: 끝났습니다(시간이 다 되었거나 누군가 끝냈습니다). 명령에 종료 신호를 보냅니다.",
-        "detached": "작업 {0}: 차례가 되면 혼자 실행됩니다. 출력: {1} "
+        "detached": "작업 {0}: 차례가 되면 자동으로 실행됩니다. 출력: {1} "
         "(순서: `gpu why`, 결과: `gpu jobs`, 취소: `gpu release {0}`)",
         "no-command": "gpu run: 실행할 명령을 적으세요. 예: gpu run -- python train.py",
         "no-such-command": "{0}: 이 노드에 없는 명령입니다.",
@@ -317,7 +317,31 @@ ASKED = {
     },
 }
 
-#: What is said on a node without a queue, where people take free GPUs by the site's rule.
+#: `gpu --help` on a node without a queue, where people take free GPUs by the site's rule.
+USAGE_HERE = {
+    "en": """usage: gpu run [--gpus N] [--hours H] -- COMMAND | get [N] [--hours H] | list | release
+
+There is no queue here: you take GPUs of this node that nobody has, as many and for as long as your site allows.
+
+gpu run -- COMMAND   take N GPUs (1), run COMMAND with them, and give them back when it ends, or after H hours
+gpu get [N]          take N GPUs (1) for H hours, to work by hand
+gpu list             each GPU of this node: free, or whose and until when
+gpu release          give back what you have taken
+
+Without --hours: the longest that you may. --language ko|en""",
+    "ko": """사용법: gpu run [--gpus N] [--hours H] -- 명령 | get [N] [--hours H] | list | release
+
+여기에는 대기열이 없습니다. 이 노드의 빈 GPU를 정해진 개수와 시간까지 직접 받아 씁니다.
+
+gpu run -- 명령      GPU N개(기본 1)를 받아 명령을 실행하고, 명령이 끝나거나 H시간이 지나면 반납합니다
+gpu get [N]          직접 쓸 GPU N개(기본 1)를 H시간 동안 받습니다
+gpu list             이 노드의 GPU별 상태: 비어 있는지, 누가 언제까지 쓰는지 보여 줍니다
+gpu release          직접 받은 GPU를 반납합니다
+
+--hours를 생략하면 허용된 최대 시간입니다. --language ko|en""",
+}
+
+#: What is said there.
 HERE: dict[str, dict[str, str]] = {
     "en": {
         **_ANY["en"],
