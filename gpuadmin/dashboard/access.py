@@ -210,7 +210,7 @@ class Access:
         """Spend a link, and give its bearer a session."""
         if not self.same_origin(request):
             return self._answer(403, problem="origin")
-        fields = await _read_fields(request)
+        fields = await read_form(request)
         text = fields.get("link", "")
         now = self._clock()
         try:
@@ -280,10 +280,10 @@ def _notebook(text: str) -> str:
     return text if NOTEBOOK.fullmatch(text) else ""  # guard: a link leads nowhere else -> text
 
 
-async def _read_fields(request: Request) -> dict[str, str]:
-    """The fields of a form. nginx bounds what a form may have."""
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form; none where it is something else. nginx bounds what one may have."""
     try:
-        fields = parse_qs((await request.body()).decode("ascii"), max_num_fields=4)
+        found = parse_qs((await request.body()).decode("ascii"), keep_blank_values=True, max_num_fields=6)
     except ValueError:
         return {}
-    return {name: values[0] for name, values in fields.items()}
+    return {name: values[0] for name, values in found.items() if len(values) == 1}

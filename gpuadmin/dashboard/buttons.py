@@ -5,8 +5,7 @@ host does it as them, by the program that they would have typed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from urllib.parse import parse_qs
+from collections.abc import Sequence
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,7 +13,7 @@ from starlette.responses import Response
 
 from ..common.names import name_gpu_type
 from ..common.pressed import Pressed, press
-from .access import Access
+from .access import Access, read_form
 from .door import Door
 from .files import DashboardError
 from .pages import Pages, choose_language
@@ -59,7 +58,7 @@ class Buttons:
             raise HTTPException(404)
         if not self._access.same_origin(request, certain=True):
             return self._refuse(request, viewer, *REFUSALS["origin"])
-        fields = await _read_form(request)
+        fields = await read_form(request)
         pressed = press(viewer.name, choose_language(request, self._settings), verb, fields)
         if pressed is None:
             return self._refuse(request, viewer, 400, "pressed-odd")
@@ -91,12 +90,3 @@ class Buttons:
 
     def _refuse(self, request: Request, viewer: Viewer, status: int, why: str) -> Response:
         return self._pages.message(request, status, "pressed-not", why, viewer)
-
-
-async def _read_form(request: Request) -> Mapping[str, str]:
-    """The fields of a form; none where it is something else. nginx bounds what one may have."""
-    try:
-        found = parse_qs((await request.body()).decode("ascii"), keep_blank_values=True, max_num_fields=6)
-    except ValueError:
-        return {}
-    return {name: values[0] for name, values in found.items() if len(values) == 1}

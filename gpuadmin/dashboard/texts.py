@@ -117,10 +117,6 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     ),
     "hours": ("GPU-hours", "GPU 사용 시간"),
     "days": ("the last {0} days", "최근 {0}일"),
-    "hours-held": ("held", "점유"),
-    "hours-used": ("used", "사용"),
-    "hours-idle": ("held, not used", "점유만 하고 쓰지 않음"),
-    "efficiency": ("efficiency", "효율"),
     "unit-hours": ("{0} h", "{0}시간"),
     "hours-note": (
         "Held: nvidia-smi listed a program on the GPU. Used: something ran on it.",
@@ -238,7 +234,6 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "kWh: what the GPUs drew, without the rest of the node; a person's are those of GPUs that they held.",
         "kWh는 GPU만의 전력이며 노드의 나머지는 뺀 값입니다. 사용자별 값은 그 사람이 점유한 GPU의 전력입니다.",
     ),
-    "usage-none": ("Nothing was measured in this time.", "이 기간의 측정값이 없습니다."),
     "usage-waits": ("How long jobs waited, by week", "주별 대기 시간"),
     "usage-week": ("Week until", "주(마지막 날)"),
     "usage-median": ("half at most", "중앙값"),

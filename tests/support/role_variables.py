@@ -28,7 +28,8 @@ def given(role: str, *groups: str, site: Mapping[str, Any] | None = None, **host
     path = ROLES / role / "defaults/main.yml"
     own = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
     found = variables(cluster, cluster.hosts[0])
-    own["gpuadmin_python"] = "/usr/bin/python3"
+    every = yaml.safe_load((ROLES.parent / "inventory/groups.yml").read_text(encoding="utf-8"))["all"]["vars"]
+    own |= {name: every[name] for name in ("gpuadmin_python", "gpuadmin_confined")}
     return own | {name: value for name, value in found.items() if name.startswith(f"{role}_")}
 
 

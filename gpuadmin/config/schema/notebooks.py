@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from gpuadmin.config.schema.base import Model
+from gpuadmin.config.schema.shared import one_of
 
 #: A package with an exact version, as pip takes it.
-_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}(\[[A-Za-z0-9,_-]{1,80}\])?==[A-Za-z0-9][A-Za-z0-9.+!*-]{0,40}")
-_INDEX = re.compile(r"(https?|file)://[^\s@]{1,200}")
-
-
-def _package(value: str) -> str:
-    if not _PACKAGE.fullmatch(value):
-        raise ValueError(f"{value[:60]!r} is not a package with its version, such as jupyterlab==4.6.6")
-    return value
-
-
-def _index(value: str) -> str:
-    if not _INDEX.fullmatch(value):
-        raise ValueError(f"{value[:60]!r} is not the address of a package index, such as https://pypi.org/simple")
-    return value
+_PACKAGE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}(\[[A-Za-z0-9,_-]{1,80}\])?==[A-Za-z0-9][A-Za-z0-9.+!*-]{0,40}"
+_INDEX = r"(https?|file)://[^\s@]{1,200}"
 
 
 class Notebooks(Model):
@@ -31,7 +19,7 @@ class Notebooks(Model):
     host. Without this section there is none."""
 
     packages: Annotated[
-        list[Annotated[str, AfterValidator(_package)]],
+        list[Annotated[str, AfterValidator(one_of(_PACKAGE, "a package with its version, such as jupyterlab==4.6.6"))]],
         Field(
             min_length=1,
             max_length=100,
@@ -40,7 +28,10 @@ class Notebooks(Model):
         ),
     ] = ["jupyterlab==4.6.6", "notebook==7.6.5", "ipywidgets==8.1.8"]
     index: Annotated[
-        Annotated[str, AfterValidator(_index)] | None,
+        Annotated[
+            str, AfterValidator(one_of(_INDEX, "the address of a package index, such as https://pypi.org/simple"))
+        ]
+        | None,
         Field(description="Where they come from: the address of a package index; otherwise what pip there asks."),
     ] = None
     port: Annotated[

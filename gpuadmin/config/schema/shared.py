@@ -30,7 +30,7 @@ def is_within(path: str, above: str) -> bool:
     return f"{path}/".startswith(f"{above.rstrip('/')}/")
 
 
-def _one_of(pattern: str, what: str) -> Callable[[str], str]:
+def one_of(pattern: str, what: str) -> Callable[[str], str]:
     """A check that a text is what `pattern` says: it goes into units, commands and paths."""
 
     def check(value: str) -> str:
@@ -73,7 +73,7 @@ class Shared(Model):
     """A directory on the storage host that several people write to; on nodes below /shared."""
 
     name: Annotated[
-        str, AfterValidator(_one_of("[a-z0-9][a-z0-9_-]{0,23}", "a name for a directory: 1 to 24 of a-z, 0-9, _, -")),
+        str, AfterValidator(one_of("[a-z0-9][a-z0-9_-]{0,23}", "a name for a directory: 1 to 24 of a-z, 0-9, _, -")),
         Field(description="Its name: nodes have it as /shared/NAME."),
     ]  # fmt: skip
     group: Annotated[
@@ -100,23 +100,21 @@ class Mount(Model):
 
     source: Annotated[
         Text,
-        AfterValidator(
-            _one_of(r"[A-Za-z0-9/\[][]A-Za-z0-9@._:/=,~+[-]*", "HOST:/PATH, //HOST/SHARE, UUID=… or /dev/…")
-        ),
+        AfterValidator(one_of(r"[A-Za-z0-9/\[][]A-Za-z0-9@._:/=,~+[-]*", "HOST:/PATH, //HOST/SHARE, UUID=… or /dev/…")),
         Field(alias="from", description="What is mounted: `nas2:/data`, or what else mount(8) takes with `type`."),
     ]
     at: Annotated[
-        Path, AfterValidator(_one_of("(/[A-Za-z0-9_][A-Za-z0-9._-]*)+", "a plain path")), AfterValidator(_free_place),
+        Path, AfterValidator(one_of("(/[A-Za-z0-9_][A-Za-z0-9._-]*)+", "a plain path")), AfterValidator(_free_place),
         Field(description="Where, a directory of its own."),
     ]  # fmt: skip
     type: Annotated[
-        Annotated[str, AfterValidator(_one_of("[a-z0-9][a-z0-9._-]*", "a file system such as nfs4, cifs or ext4"))]
+        Annotated[str, AfterValidator(one_of("[a-z0-9][a-z0-9._-]*", "a file system such as nfs4, cifs or ext4"))]
         | None,
         Field(description="Type of the file system (`cifs`, `ext4`, …). Without it: NFS 4."),
     ] = None
     options: Annotated[
         Annotated[
-            str, AfterValidator(_one_of("[A-Za-z0-9_.:/@+=,-]+", "options of mount, such as ro,noatime")),
+            str, AfterValidator(one_of("[A-Za-z0-9_.:/@+=,-]+", "options of mount, such as ro,noatime")),
             AfterValidator(_no_password),
         ] | None,
         Field(description="Options of mount(8), such as `ro`, after `nosuid,nodev` (and `hard,noatime` of NFS)."),

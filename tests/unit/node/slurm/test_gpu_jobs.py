@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu, gpu_jobs
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu, gpu_jobs, queue
 
 from tests.support.fake_slurm import slurm
 
@@ -16,15 +16,19 @@ G = 1 << 30
 ALLOC = f"billing=4,cpu=8,gres/gpu=2,gres/gpu:h100=2,mem={64 * G},node=1"
 
 
-def row(job: str, state: str = "COMPLETED", **other: str) -> list[str]:
-    """A line of sacct's, with the fields that gpu_jobs asks for."""
-    values = {
+def row(job: str, state: str = "COMPLETED", **other: str) -> dict[str, str]:
+    """A row of sacct's, with the fields that gpu_jobs asks for."""
+    return {
         "JobID": job, "JobIDRaw": job, "Submit": "1900000000", "Start": "1900000600", "End": "1900007800",
         "TimelimitRaw": "240", "State": state, "ExitCode": "0:0", "NodeList": "gpu[1-2]", "AllocTRES": ALLOC,
         "ReqTRES": "cpu=8,gres/gpu=2", "MaxRSS": "", "TotalCPU": "00:00:00", "ElapsedRaw": "7200",
         "SystemComment": "", "JobName": "train",
     } | other  # fmt: skip
-    return [values[name] for name in gpu_jobs._FIELDS]
+
+
+def line(**fields: str) -> str:
+    """The same as sacct prints it, with a bar between fields."""
+    return "|".join(fields[name] for name in gpu_jobs._FIELDS)
 
 
 ENDS = [
@@ -43,7 +47,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("told", "english", "korean"), ENDS)
-def test_how_a_job_ended(told: list[str], english: str, korean: str) -> None:
+def test_how_a_job_ended(told: dict[str, str], english: str, korean: str) -> None:
     (one,) = gpu_jobs.parse_jobs([told])
     assert [gpu_jobs.describe_end(one, language) for language in ("en", "ko")] == [english, korean]
 
@@ -82,8 +86,8 @@ def sacct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.holds("nobody writes a job that is not there into the accounting")
 def test_ones_own_jobs_are_shown(sacct: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    forged = "x\x1f\n" + "\x1f".join(row("99"))
-    (sacct / "said").write_text("".join("|".join(one) + "|\n" for one in (row("7", JobName=forged), row("8"))))
+    forged = "x\x1f\n" + line(**row("99")).replace("|", "\x1f")
+    (sacct / "said").write_text("".join(f"{line(**one)}|\n" for one in (row("7", JobName=forged), row("8"))))
     assert gpu.main(["jobs"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["Job", "7", "8"]
@@ -97,6 +101,6 @@ def test_ones_own_jobs_are_shown(sacct: Path, capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.holds("an answer that is not understood is not shown")
 def test_an_answer_that_is_cut_is_none(sacct: Path) -> None:
-    (sacct / "said").write_text("|".join(row("7")))
+    (sacct / "said").write_text(line(**row("7")))
     with pytest.raises(NodeError, match="not understood"):
-        gpu_jobs.ask_sacct()
+        queue.accounting(gpu_jobs._FIELDS)

@@ -274,7 +274,7 @@ def test_no_name_of_a_job_breaks_a_mail(name: str, host: Host, serve: StartServe
     assert "\x1b" not in message.get_content()
 
 
-@pytest.mark.holds("nobody writes a job that has not ended into the accounting")
+@pytest.mark.holds("nobody writes a job that is not there into the accounting")
 def test_a_name_is_no_row_of_sacct_s(host: Host) -> None:
     forged = "\x1f".join([*over("9", "NODE_FAIL").values(), ""])
     host.rows = [over("3", JobName=f"x\x1f\n{forged}")]

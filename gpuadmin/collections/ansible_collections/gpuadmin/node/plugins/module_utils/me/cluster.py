@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 
 from gpuadmin.common.records.cluster import ClusterNow, GpuNow, NodeNow
 from gpuadmin.common.text import size_words
@@ -16,6 +15,7 @@ from gpuadmin.common.text import size_words
 from ..cluster_view import FILE, load
 from ..errors import NodeError, in_words
 from ..fields import CONTROL
+from ..slurm.gpu_words import clock
 
 OLD = 180.0  # seconds: it comes once a minute
 TEXTS: Mapping[str, Mapping[str, str]] = {
@@ -57,13 +57,8 @@ def run(asked: str, language: str, path: str = FILE) -> tuple[int, list[str]]:
 
 def age_line(when: float, now: float, words: Mapping[str, str]) -> str:
     """`As of 14:02.`; and how long ago, where that is longer than it should be."""
-    # guard: what is old says so -> words["when"].format(_clock(when, now))
-    return words["old" if now - when > OLD else "when"].format(_clock(when, now), int(max(now - when, 0) // 60))
-
-
-def _clock(when: float, now: float) -> str:
-    moment = datetime.fromtimestamp(when)
-    return moment.strftime("%H:%M" if moment.date() == datetime.fromtimestamp(now).date() else "%Y-%m-%d %H:%M")
+    # guard: what is old says so -> words["when"].format(clock(when, now))
+    return words["old" if now - when > OLD else "when"].format(clock(when, now), int(max(now - when, 0) // 60))
 
 
 def free_lines(found: ClusterNow, words: Mapping[str, str]) -> Iterator[str]:
@@ -105,7 +100,7 @@ def top_lines(found: ClusterNow, words: Mapping[str, str]) -> Iterator[str]:
             sizes = [None if one is None else size_words(one) for one in (gpu.memory_used, gpu.memory)]
             memory = "?" if None in sizes else words["of"].format(*sizes)
             who = [
-                one.name if one.until is None else words["until"].format(one.name, _clock(one.until, found.when))
+                one.name if one.until is None else words["until"].format(one.name, clock(one.until, found.when))
                 for one in gpu.people
             ]
             free = words["free" if gpu.state == "free" else "unknown"]

@@ -20,7 +20,6 @@ from ..errors import NodeError
 from ..lookup import name_of
 from . import (
     booking,
-    exceptions,
     gpu_book,
     gpu_here,
     gpu_jobs,
@@ -33,10 +32,21 @@ from . import (
     shares,
     turn,
 )  # fmt: skip
-from .accounts import EXCEPTION
 from .extend_service import ask
 from .gpu_refusals import refusal
-from .gpu_words import Asked, UsageError, clock, estimate, gpus, had, parse, said, spoken, waiting
+from .gpu_words import (
+    Asked,
+    UsageError,
+    clock,
+    describe_exceptions,
+    estimate,
+    had,
+    parse,
+    print_table,
+    said,
+    spoken,
+    waiting,
+)  # fmt: skip
 from .texts import ASKED, TEXTS, USAGE, USAGE_HERE
 
 #: Where it is, on nodes that have it.
@@ -88,21 +98,12 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
 
 
 def get(asked: Asked, sleep: Callable[[float], None]) -> int:
-    words = TEXTS[asked.language]
     say = partial(print, flush=True)
     job = turn.submit(asked, say, JOB)
     if job is None:
         return 1
-    if not asked.wait:
-        say(words["kept"].format(job))
-        return 0
-    try:
-        mine = turn.wait_for_turn(job, asked, sleep, say)
-    except KeyboardInterrupt:
-        say(f"\n{words['kept'].format(job)}")
-        return 130
-    say(words["ended"].format(job) if mine is None else "\n".join(had(mine, words)))
-    return int(mine is None)
+    mine = turn.wait_or_keep(job, asked, sleep, say)
+    return mine if isinstance(mine, int) else 0
 
 
 def show(asked: Asked) -> int:
@@ -114,17 +115,10 @@ def show(asked: Asked) -> int:
         for one in there:
             when = words["waits"].format(one["place"]) if one["waits"] else clock(one["end"])
             rows.append([one["id"], one["user"], _describe_gpus(one, types), one["nodes"] or "–", when])
-        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-        for row in rows:
-            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+        print_table(rows)
     else:
         print(words["empty"])
-    given = {one["id"]: one for one in there if one["qos"] == EXCEPTION}
-    for job, made in exceptions.said(list(given)).items():
-        one = given[job]
-        what = one["user"], gpus(one["gpus"], words), one["nodes"] or "–", clock(one["end"])
-        print(words["exception"].format(job, made["who"] or "?", *what, made["reason"] or "?"))
-    for line in gpu_book.lines(booking.reservations(), asked.language):
+    for line in (*describe_exceptions(there, words), *gpu_book.lines(booking.reservations(), asked.language)):
         print(line)
     closed = {one["name"]: one["reason"] for one in queue.nodes(queue.ask(queue.NODES)) if one["reason"]}
     nodes = _counted(types, closed, words)

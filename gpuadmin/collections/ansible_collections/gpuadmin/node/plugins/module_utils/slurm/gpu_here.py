@@ -12,12 +12,12 @@ from functools import partial
 
 from gpuadmin.common.records.gpus import SelfService
 
-from .. import peercred_service
 from ..documents import parse_settings
 from ..errors import NodeError
 from ..files import read_bytes
 from ..gpus.grants import OF_JOBS
 from ..paths import RUN, STATE
+from . import extend_service
 from .foreground import run_foreground
 from .gpu_run import visible, with_devices
 from .gpu_words import Asked, clock, said
@@ -26,6 +26,7 @@ from .texts import HERE, TEXTS
 #: The site's rule, on nodes that have one.
 RULE = os.path.join(STATE, "gpu-self-service.json")
 SOCKET = "/run/gpuadmin-gpus.sock"
+ask = partial(extend_service.ask, path=SOCKET)
 
 
 def read_rule(path: str = RULE) -> SelfService | None:
@@ -45,12 +46,6 @@ def act(asked: Asked, rule: SelfService) -> int:
         return 2
     asked.hours = asked.hours or rule.hours
     return verbs[asked.word](asked)
-
-
-def ask(request: str, seconds: float = 60.0, path: str = SOCKET) -> tuple[int, list[str]] | None:
-    """Ask as whoever runs this: an exit status, and a word with its values. None: nobody answers."""
-    found = peercred_service.ask(path, seconds, request)
-    return None if found is None else (found[0], found[1].split(" "))
 
 
 def _run(asked: Asked) -> int:

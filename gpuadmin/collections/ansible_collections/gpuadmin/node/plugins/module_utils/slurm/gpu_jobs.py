@@ -7,14 +7,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..errors import NodeError
 from ..lookup import name_of
 from . import queue
-from .gpu_words import Asked, clock
+from .gpu_words import Asked, clock, print_table
 from .texts import JOBS
 
 DAYS = 30
@@ -45,47 +43,30 @@ def parse_use(comment: str) -> tuple[float, float, float] | None:
 
 
 def show(asked: Asked) -> int:
-    found, words = parse_jobs(ask_sacct()), JOBS[asked.language]
+    words, options = JOBS[asked.language], ("--noconvert", f"--user={os.getuid()}", f"--starttime=now-{DAYS}days")
+    found = parse_jobs(queue.accounting(_FIELDS, *options))
     if asked.json:
         print(json.dumps(found, indent=1))
         return 0
     if not found:
         print(words["none"].format(DAYS))
         return 0
-    rows = [words["columns"].split("|"), *(_row(one, asked.language) for one in found)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+    print_table([words["columns"].split("|"), *(_row(one, asked.language) for one in found)])
     return 0
 
 
-def ask_sacct() -> list[list[str]]:
-    """The fields of each job and of each of its steps. Raises NodeError."""
-    # guard: nobody writes a job that is not there into the accounting -> ""
-    token = secrets.token_hex(8)
-    between = f"\x1f{token}"
-    command = ("sacct", "--noheader", "--parsable", "--noconvert", f"--user={os.getuid()}", f"--delimiter={between}")
-    said = queue.ask((*command, f"--starttime=now-{DAYS}days", f"--format={','.join(_FIELDS)}"))
-    cells = said.split(between)
-    if len(cells) % len(_FIELDS) != 1:  # guard: an answer that is not understood is not shown
-        raise NodeError("sacct's answer is not understood")
-    return [cells[at : at + len(_FIELDS)] for at in range(0, len(cells) - 1, len(_FIELDS))]
-
-
-def parse_jobs(rows: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+def parse_jobs(rows: Iterable[Mapping[str, str]]) -> list[dict[str, Any]]:
     """A job each, the last first; times in seconds since 1970, memory in bytes; None: unknown."""
     found: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        one = {name: cell.strip("\n") for name, cell in zip(_FIELDS, row)}
-        one["NodeList"] = one["NodeList"].replace("None assigned", "")
+    for one in rows:
         job, _, step = one["JobIDRaw"].partition(".")
         if not step:
-            has, use = _amounts(one["AllocTRES"] or one["ReqTRES"]), _USED.match(one["SystemComment"])
-            limit = queue.number(one["TimelimitRaw"])
+            has = _amounts(one["AllocTRES"] or one["ReqTRES"])
+            limit, nodes = queue.number(one["TimelimitRaw"]), one["NodeList"].replace("None assigned", "")
             state, _, by = one["State"].partition(" by ")
-            gpu_use, gpu_memory_used, gpu_memory = map(float, use.groups()) if use else (None, None, None)
+            gpu_use, gpu_memory_used, gpu_memory = parse_use(one["SystemComment"]) or (None, None, None)
             found[job] = {
-                "id": one["JobID"], "name": queue.plain(one["JobName"])[:64], "nodes": queue.names(one["NodeList"]),
+                "id": one["JobID"], "name": queue.plain(one["JobName"])[:64], "nodes": queue.names(nodes),
                 "asked": queue.number(one["Submit"]), "start": queue.number(one["Start"]),
                 "end": queue.number(one["End"]), "seconds": queue.number(one["ElapsedRaw"]) or 0,
                 "limit": None if limit is None else limit * 60, "state": state, "exit": one["ExitCode"],

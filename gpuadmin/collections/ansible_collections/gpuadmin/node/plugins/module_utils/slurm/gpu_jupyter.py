@@ -18,8 +18,7 @@ from ..bounded import read_small
 from ..errors import NodeError, in_words
 from ..paths import STATE
 from . import notebook, queue, turn
-from .gpu_words import Asked, had
-from .texts import TEXTS as GPU
+from .gpu_words import Asked
 
 LINKS = "/run/gpuadmin-web-link.sock"
 WAY = os.path.join(STATE, "web-links.json")
@@ -66,7 +65,7 @@ def open_notebook(asked: Asked, sleep: Callable[[float], None]) -> int:
     if notebook.load_settings() is None:
         print(words["none"], file=sys.stderr)
         return 1
-    person, kept = pwd.getpwuid(os.getuid()), GPU[asked.language]["kept"]
+    person = pwd.getpwuid(os.getuid())
     there = find_running(queue.ask_jobs(), person.pw_name)
     if there is not None:
         say(words["running"].format(there["id"]))
@@ -74,19 +73,8 @@ def open_notebook(asked: Asked, sleep: Callable[[float], None]) -> int:
     job = turn.submit(asked, say, script) if there is None else str(there["id"])
     if job is None:
         return 1
-    if asked.detach or not asked.wait:
-        say(kept.format(job))
-        return 0
-    try:
-        mine = turn.wait_for_turn(job, asked, sleep, say)
-    except KeyboardInterrupt:
-        say(f"\n{kept.format(job)}")
-        return 130
-    if mine is None:
-        say(GPU[asked.language]["ended"].format(job))
-        return 1
-    say("\n".join(had(mine, GPU[asked.language])))
-    return show(mine, asked.language)
+    mine = turn.wait_or_keep(job, asked, sleep, say)
+    return mine if isinstance(mine, int) else show(mine, asked.language)
 
 
 def show(job: Mapping[str, Any], language: str, path: str = LINKS, way: str = WAY) -> int:

@@ -9,9 +9,8 @@ from gpuadmin.common.records.queue import Group
 
 from ..files import read_bytes
 from ..lookup import name_of
-from . import booking, exceptions, policy, queue
-from .accounts import EXCEPTION
-from .gpu_words import Asked, clock, gpus, numbered
+from . import booking, policy, queue
+from .gpu_words import Asked, describe_exceptions, gpus, numbered
 from .texts import TEXTS
 
 LIMITS = {
@@ -65,11 +64,8 @@ def show(asked: Asked) -> int:
         print(mine["exempt"])
     elif site.idle_hours:
         print(mine["idle" if site.idle_notice else "idle-told"].format(site.idle_hours, site.idle_notice))
-    jobs = {job["id"]: job for job in queue.ask_jobs() if job["user"] == user and job["qos"] == EXCEPTION}
-    for id, made in exceptions.said(list(jobs)).items():
-        job = jobs[id]
-        what = job["user"], gpus(job["gpus"], words), job["nodes"] or "–", clock(job["end"])
-        print(words["exception"].format(id, made["who"] or "?", *what, made["reason"] or "?"))
+    for line in describe_exceptions((job for job in queue.ask_jobs() if job["user"] == user), words):
+        print(line)
     return 0
 
 

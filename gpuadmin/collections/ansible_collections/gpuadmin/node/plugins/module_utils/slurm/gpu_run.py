@@ -89,9 +89,8 @@ def run_here(job: str, lock: str, command: Sequence[str], words: Mapping[str, st
 
     def is_over() -> bool:
         try:
-            # guard: a queue that does not answer ends nobody's command
             ended = not os.path.exists(grant) and all(one["id"] != job for one in queue.ask_jobs())
-        except NodeError:
+        except NodeError:  # guard: a queue that does not answer ends nobody's command
             return False
         if ended:
             print(words["run-over"].format(job), file=sys.stderr)

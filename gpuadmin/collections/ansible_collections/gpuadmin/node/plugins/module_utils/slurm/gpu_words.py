@@ -6,7 +6,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,8 @@ from gpuadmin.common.names import LOGIN
 from gpuadmin.common.text import language
 from gpuadmin.common.waiting import count_tasks, lost_gpus, why
 
-from . import mail_choice, queue
+from . import exceptions, mail_choice, queue
+from .accounts import EXCEPTION
 from .texts import LANGUAGES, TEXTS
 
 WORDS = ("get", "run", "jupyter", "list", "jobs", "why", "release", "extend", "book", "mail", "limits")
@@ -213,8 +214,30 @@ def numbered(number: int, said: str) -> str:
     return (several or one if number != 1 else one).format(number)
 
 
-def clock(seconds: float | None) -> str:
-    return "?" if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+def clock(seconds: float | None, now: float | None = None) -> str:
+    """`2026-11-26 09:00`; with ``now`` a time of today without its day."""
+    if seconds is None:
+        return "?"
+    today = now is not None and time.localtime(seconds)[:3] == time.localtime(now)[:3]
+    return time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    """The first row has the columns' names."""
+    widths = [max(map(len, cells)) for cells in zip(*rows)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+
+
+def describe_exceptions(jobs: Iterable[Mapping[str, Any]], words: Mapping[str, str]) -> list[str]:
+    """A line for each that an admin has made, of these jobs: what, for whom, and why."""
+    found = {one["id"]: one for one in jobs if one["qos"] == EXCEPTION}
+    lines = []
+    for id, made in exceptions.said(list(found)).items():
+        one = found[id]
+        what = one["user"], gpus(one["gpus"], words), one["nodes"] or "–", clock(one["end"])
+        lines.append(words["exception"].format(id, made["who"] or "?", *what, made["reason"] or "?"))
+    return lines
 
 
 def said(answer: tuple[int, Sequence[str]] | None, words: Mapping[str, str]) -> int:

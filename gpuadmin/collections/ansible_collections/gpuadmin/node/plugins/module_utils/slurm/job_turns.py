@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -72,14 +71,8 @@ def lost(
 
 def ask_ended(*which: str) -> list[dict[str, str]]:
     """The jobs that have ended, of those that ``which`` says, as sacct prints them. Raises NodeError."""
-    token = secrets.token_hex(8)  # guard: nobody writes a job that has not ended into the accounting -> ""
-    command = (
-        "sacct", "--allusers", "--allocations", "--duplicates", "--noheader", "--parsable", f"--state={_ENDED}",
-        f"--delimiter=\x1f{token}", "--endtime=now", f"--format={','.join(_FIELDS)}",
-    )  # fmt: skip
-    cells = queue.ask((*command, *which)).split(f"\x1f{token}")
-    rows = [cells[at : at + len(_FIELDS)] for at in range(0, len(cells) - 1, len(_FIELDS))]
-    return [dict(zip(_FIELDS, (cell.strip() for cell in row))) for row in rows]
+    options = ("--allusers", "--allocations", "--duplicates", f"--state={_ENDED}", "--endtime=now")
+    return queue.accounting(_FIELDS, *options, *which)
 
 
 def ended(rows: Iterable[Mapping[str, str]]) -> list[Turn]:

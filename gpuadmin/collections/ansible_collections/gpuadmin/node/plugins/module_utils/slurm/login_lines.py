@@ -22,7 +22,7 @@ from ..files import flocked, read_bytes, write_atomic
 from ..gpus import grants, reconcile
 from ..gpus.gate import Places
 from . import job_turns, queue
-from .gpu_words import describe_asked, gpus, lost, waiting
+from .gpu_words import clock, describe_asked, gpus, lost, waiting
 from .texts import LANGUAGES, LOGIN
 
 DIRECTORY = "/run/gpuadmin-queue"
@@ -56,7 +56,7 @@ def texts(
         for name in dict.fromkeys([*of, *(user for user, _, _ in ended.values() if valid_name(user))]):
             mine = of.get(name, [])
             over = [(at, job, ENDS[why][language == "ko"]) for job, (user, why, at) in ended.items() if user == name]
-            told = [words["ended"].format(job, moment(at, now), why) for at, job, why in sorted(over)[-MOST_ENDED:]]
+            told = [words["ended"].format(job, clock(at, now), why) for at, job, why in sorted(over)[-MOST_ENDED:]]
             own = [*_own(mine, now, language, away), *lost(mine, closed, words)]
             lines = [*(own or ([none, last] if told else [])), *told]
             if lines:
@@ -72,7 +72,7 @@ def _own(mine: Sequence[Mapping[str, Any]], now: float, language: str, away: boo
     lines = []
     if has:
         parts = [
-            words["part"].format(gpus(one["gpus"], words), one["nodes"], moment(one["end"], now))
+            words["part"].format(gpus(one["gpus"], words), one["nodes"], clock(one["end"], now))
             for one in has[:MOST_JOBS]
         ]
         lines.append(words["have"].format("; ".join(parts)))
@@ -81,15 +81,6 @@ def _own(mine: Sequence[Mapping[str, Any]], now: float, language: str, away: boo
     if lines:
         lines.append(words["away"] if away else words["why"] if waits else words["more"])
     return lines[:2]
-
-
-def moment(seconds: int | None, now: float) -> str:
-    """A time of today without its day. Seconds since 1970."""
-    if seconds is None:
-        return "?"
-    then = time.localtime(seconds)
-    today = then[:3] == time.localtime(now)[:3]
-    return time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", then)
 
 
 def main(directory: str = DIRECTORY, places: Places | None = None) -> int:

@@ -86,6 +86,17 @@ def table(fields: Mapping[str, int], *more: str, states: str = _STATES) -> list[
     return [BETWEEN.join(map(plain, row.split(between))) for row in rows]
 
 
+def accounting(fields: Sequence[str], *options: str) -> list[dict[str, str]]:
+    """A row for each job or step that sacct prints with these options. Raises NodeError."""
+    # guard: nobody writes a job that is not there into the accounting -> BETWEEN
+    between = f"{BETWEEN}{secrets.token_hex(8)}"
+    words = ("sacct", "--noheader", "--parsable", f"--delimiter={between}", f"--format={','.join(fields)}")
+    cells = [cell.strip() for cell in ask((*words, *options)).split(between)]
+    if len(cells) % len(fields) != 1:  # guard: an answer that is not understood is not shown
+        raise NodeError("sacct's answer is not understood")
+    return [dict(zip(fields, cells[at : at + len(fields)])) for at in range(0, len(cells) - 1, len(fields))]
+
+
 def plain(text: str) -> str:
     """Without what a terminal obeys."""
     return _ODD.sub("?", text)

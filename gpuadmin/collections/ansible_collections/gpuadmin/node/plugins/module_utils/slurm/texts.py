@@ -25,7 +25,7 @@ gpu list             who has GPUs, who waits for some, which GPUs each node has,
 gpu why [JOB]        your place in the queue, and what you wait for
 gpu limits           what you may have: GPUs, hours, jobs, bookings, and what happens to a GPU that you do not use
 gpu extend [JOB]     H more hours (1) for what you have, up to the longest that you may
-gpu release [JOB]    give back what you got with `gpu get`, or leave the queue
+gpu release [JOB]    give back what you got with `gpu get` or `gpu jupyter`, or leave the queue
 gpu book [N]         where your admins allow it: a node with N GPUs or more is yours from TIME on, for H hours (1)
                      TIME: 09:00, or "2026-11-26 09:00". `gpu get` uses it then; alone it shows what you have booked
 gpu mail [off]       whether you get mails about your jobs: on, off, or in one language (ko, en)
@@ -52,7 +52,7 @@ gpu list             누가 쓰고 누가 기다리는지, 노드마다 어떤 G
 gpu why [JOB]        대기 순서와 기다리는 이유를 보여 줍니다
 gpu limits           GPU 수, 시간, 작업 수, 예약 등 본인의 한도와, 쓰지 않는 GPU가 어떻게 되는지 보여 줍니다
 gpu extend [JOB]     받은 GPU를 H시간(기본 1) 연장합니다. 허용된 최대 시간까지 가능합니다
-gpu release [JOB]    `gpu get`으로 받은 GPU를 반납하거나 대기를 취소합니다
+gpu release [JOB]    `gpu get`이나 `gpu jupyter`로 받은 GPU를 반납하거나 대기를 취소합니다
 gpu book [N]         관리자가 허용한 경우, GPU가 N개 이상인 노드를 TIME부터 H시간(기본 1) 예약합니다
                      TIME: 09:00 또는 "2026-11-26 09:00". 그때 `gpu get`을 하면 예약한 노드를 씁니다
                      시각 없이 실행하면 본인의 예약을 보여 줍니다
@@ -223,9 +223,24 @@ LOGIN = {
     },
 }
 
+#: What any service of a node answers, by its word; `failed` also where there is no other.
+_ANY = {
+    "en": {
+        "silent": "The node does not answer. Try again; if that does not help, tell your admins.",
+        "busy": "You have asked already; wait for the answer.",
+        "failed": "It could not be done: tell your admins.",
+    },
+    "ko": {
+        "silent": "노드가 응답하지 않습니다. 다시 시도하고, 계속되면 관리자에게 알려 주세요.",
+        "busy": "이미 요청했습니다. 답을 기다려 주세요.",
+        "failed": "처리하지 못했습니다. 관리자에게 알려 주세요.",
+    },
+}
+
 #: What extend_service.py answers, by its word; and what else is said of bookings.
 ASKED = {
     "en": {
+        **_ANY["en"],
         "extended": "Job {0}: yours until {1} now.",
         "not-running": "{0} is not a running job of yours.",
         "exception": "Job {0} is an exception: an admin ({2}) gave it to you until {1}. Only an admin can extend it: "
@@ -260,12 +275,9 @@ ASKED = {
         "mail-off": "You get no mails about your jobs. `gpu mail on` turns them on again.",
         "mail-ko": "You get mails about your jobs in Korean. `gpu mail off` ends that.",
         "mail-en": "You get mails about your jobs in English. `gpu mail off` ends that.",
-        "silent": "The node does not answer. Try again; if that does not help, tell your admins.",
-        "busy": "You have asked already; wait for the answer.",
-        "failed": "It could not be done: tell your admins.",
-        "not-understood": "It could not be done: tell your admins.",
     },
     "ko": {
+        **_ANY["ko"],
         "extended": "작업 {0}: {1}까지 쓸 수 있습니다.",
         "not-running": "{0}: 실행 중인 본인의 작업이 아닙니다.",
         "exception": "작업 {0}: 관리자({2})가 {1}까지 따로 준 것입니다. 연장은 관리자만 할 수 있으니, "
@@ -302,10 +314,6 @@ ASKED = {
         "mail-off": "작업에 관한 메일을 받지 않습니다. 다시 켜기: `gpu mail on`",
         "mail-ko": "작업에 관한 메일을 한국어로 받습니다. 끄기: `gpu mail off`",
         "mail-en": "작업에 관한 메일을 영어로 받습니다. 끄기: `gpu mail off`",
-        "silent": "노드가 응답하지 않습니다. 다시 시도하고, 계속되면 관리자에게 알려 주세요.",
-        "busy": "이미 요청했습니다. 답을 기다려 주세요.",
-        "failed": "처리하지 못했습니다. 관리자에게 알려 주세요.",
-        "not-understood": "처리하지 못했습니다. 관리자에게 알려 주세요.",
     },
 }
 
@@ -336,6 +344,7 @@ gpu release          직접 받은 GPU를 반납합니다
 #: What is said there.
 HERE: dict[str, dict[str, str]] = {
     "en": {
+        **_ANY["en"],
         "taken": "GPU {2} of this node is yours until {1}.",
         "run-over": "Your time is over, or an admin has ended it: your command is asked to end.",
         "released": "The GPUs are given back.",
@@ -355,11 +364,9 @@ HERE: dict[str, dict[str, str]] = {
         "is-granted": "GPU {0}: {1} until {2}",
         "is-held": "GPU {0}: a program of {1} has it open",
         "is-lost": "GPU {0}: does not answer",
-        "busy": "You have asked already; wait for the answer.",
-        "silent": "The node does not answer. Try again; if that does not help, tell your admins.",
-        "failed": "It could not be done: tell your admins.",
     },
     "ko": {
+        **_ANY["ko"],
         "taken": "이 노드의 GPU {2}: {1}까지 쓸 수 있습니다.",
         "run-over": "시간이 다 되었거나 관리자가 끝냈습니다. 명령에 종료 신호를 보냅니다.",
         "released": "GPU를 반납했습니다.",
@@ -379,9 +386,6 @@ HERE: dict[str, dict[str, str]] = {
         "is-granted": "GPU {0}: {1}, {2}까지",
         "is-held": "GPU {0}: {1}의 프로그램이 사용 중",
         "is-lost": "GPU {0}: 응답하지 않음",
-        "busy": "이미 요청했습니다. 답을 기다려 주세요.",
-        "silent": "노드가 응답하지 않습니다. 다시 시도하고, 계속되면 관리자에게 알려 주세요.",
-        "failed": "처리하지 못했습니다. 관리자에게 알려 주세요.",
     },
 }
 

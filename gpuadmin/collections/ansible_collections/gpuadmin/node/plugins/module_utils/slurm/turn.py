@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import NodeError
 from . import gpu_book, queue
 from .booking import Reservation
-from .gpu_words import Asked, clock, estimate, gpus, waiting
+from .gpu_words import Asked, clock, estimate, gpus, had, waiting
 from .texts import TEXTS
 
 POLL = 5.0  # seconds between two questions, from all who wait
@@ -109,6 +109,24 @@ def wait_for_turn(
         if (line, bool(when)) != said:  # an estimate that moves is not said each time
             say(line + when)
             said = line, bool(when)
+
+
+def wait_or_keep(
+    job: str, asked: Asked, sleep: Callable[[float], None], say: Say
+) -> Mapping[str, Any] | int:  # fmt: skip
+    """The same, for a job that stays in the queue when nobody waits for it any longer, and say what there is. An exit
+    status where there is none yet."""
+    words = TEXTS[asked.language]
+    if asked.detach or not asked.wait:
+        say(words["kept"].format(job))
+        return 0
+    try:
+        mine = wait_for_turn(job, asked, sleep, say)
+    except KeyboardInterrupt:
+        say(f"\n{words['kept'].format(job)}")
+        return 130
+    say(words["ended"].format(job) if mine is None else "\n".join(had(mine, words)))
+    return 1 if mine is None else mine
 
 
 def _kind(asked: Asked, words: Mapping[str, str]) -> tuple[str, list[str]] | None:
