@@ -16,7 +16,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
     def in_unit(command: tuple[str, ...], timeout: int) -> packages.Done:
         found.append(tuple(command))
-        if command[1:3] == ("-m", "venv"):
+        if command[1:3] == ("-Im", "venv"):
             Path(command[3], "bin").mkdir(parents=True)
         return packages.Done(int("bad==1" in command), "ERROR: No match for bad")
 
@@ -39,7 +39,7 @@ def test_it_is_made_once_and_replaced_whole(tmp_path: Path, ran: list[tuple[str,
     have("one==1", index="https://example.org/simple")
     current = (tmp_path / "env/current").resolve()
     assert ran[0] == ("open_session",)
-    assert ran[1] == (sys.executable, "-m", "venv", str(current))
+    assert ran[1] == (sys.executable, "-Im", "venv", str(current))
     assert {"--only-binary=:all:", "--index-url", "https://example.org/simple", "one==1"} < set(ran[2])
     assert ran[3] == ("close_session",)
     ran.clear()

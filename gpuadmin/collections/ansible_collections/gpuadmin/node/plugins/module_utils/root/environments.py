@@ -44,7 +44,7 @@ def make(path: str, wanted: Sequence[str], index: str | None, timeout: int) -> N
         "--only-binary=:all:",  # guard: nothing is built from source as root
         *(["--index-url", index] if index else []), *wanted,
     )  # fmt: skip
-    for command in ((sys.executable, "-m", "venv", place), pip):
+    for command in ((sys.executable, "-Im", "venv", place), pip):
         done = packages.in_unit(command, timeout)
         if done.status != 0:
             shutil.rmtree(place)
