@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from tests.support.lab_cluster import Cluster
-from tests.support.monitored import watched
+from tests.support.monitored import link, watched
 
 __all__ = ["watched"]
 pytestmark = pytest.mark.lab
@@ -42,14 +42,6 @@ def showing(watched: Cluster) -> Cluster:
             encoded = base64.b64encode(text.encode()).decode()
             watched.admin(node, f"echo {encoded} | base64 -d > /tmp/{name}")
     return watched
-
-
-def link(cluster: Cluster, name: str, node: str) -> str:
-    """The link that somebody is given on a node."""
-    (found,) = [
-        line.strip() for line in cluster.person(name, node, "gpuadmin-me web").splitlines() if "https://10." in line
-    ]
-    return found
 
 
 def browse(cluster: Cluster, name: str, node: str, where: str) -> list[tuple[int, str, str]]:

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_dashboard import link
 from tests.support.browser import Browser, browser
 from tests.support.gated_cluster import NODE, PROBE
 from tests.support.lab_cluster import Cluster
-from tests.support.monitored import INTERVAL, monitor_host
+from tests.support.monitored import INTERVAL, link, monitor_host
 from tests.support.prometheus import free_port
 from tests.support.queued_cluster import CONTROLLER, queued
 

@@ -68,3 +68,11 @@ def watched(provisioned: Cluster) -> Iterator[Cluster]:
     with provisioned.settings(lambda text: f"{text}\n{SETTINGS.lstrip()}"), monitor_host(provisioned):
         provisioned.begin(STATE, set_up)
         yield provisioned
+
+
+def link(cluster: Cluster, name: str, node: str) -> str:
+    """The link that somebody is given on a node."""
+    (found,) = [
+        line.strip() for line in cluster.person(name, node, "gpuadmin-me web").splitlines() if "https://10." in line
+    ]
+    return found

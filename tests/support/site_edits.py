@@ -237,6 +237,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "list-gpus": (),
     "mig": ("--check",),
     "grant": ("minji", "node1", "--hours", "1", "--check"),
+    "report": (),
     "revoke": ("minji", "--check"),
     "grants": (),
     "queue": (),

@@ -19,8 +19,7 @@ from gpuadmin.reading import read_text
 from tests.support.browser import Browser, browser
 from tests.support.dashboard_app import FILES, OneViewer, Scene, board, scene, settings
 from tests.support.prometheus import blocks, free_port, prometheus
-from tests.unit.dashboard.test_queue import lines as queue_lines
-from tests.unit.dashboard.test_usage_page import recorded as usage_lines
+from tests.support.queue_series import queue_lines, usage_lines
 
 __all__ = ["scene"]
 pytestmark = pytest.mark.needs("chromium", "prometheus", "promtool")

@@ -14,10 +14,9 @@ from gpuadmin.common.waiting import WHY
 from gpuadmin.dashboard.queue import OLD, queue
 from gpuadmin.dashboard.texts import TEXTS
 from tests.support.dashboard_app import Scene, get, plain, rows
-from tests.support.metrics_cluster import line, node
+from tests.support.metrics_cluster import node
 from tests.support.prometheus import blocks, prometheus
-
-HOST = {"instance": "nas1", "kind": "storage", "job": "node"}
+from tests.support.queue_series import queue_lines
 
 
 def sample(name: str, value: float, **labels: str) -> Sample:
@@ -29,30 +28,6 @@ def measured(now: float, *more: Sample, up: int = 1) -> list[Sample]:
     return [sample("gpuadmin_queue_up", up), when, *more]
 
 
-def lines(now: float) -> Iterator[str]:
-    yield from node("gpu01", now, gpus=2)
-    job = HOST | {"account": "people", "gpus": "2"}
-    yield line("gpuadmin_queue_up", HOST, 1, now)
-    yield line("gpuadmin_collector_sample_timestamp_seconds", HOST | {"source": "queue"}, now, now)
-    has = job | {"id": "4", "user": "minji", "nodes": "gpu01"}
-    yield line("gpuadmin_queue_until_timestamp_seconds", has, now + 3600, now)
-    yield line("gpuadmin_queue_until_timestamp_seconds", has | {"id": "7", "user": "seoyeon"}, now + 3600, now)
-    made = HOST | {"id": "7", "who": "kim@ctl", "reason": "<b>paper"}
-    yield line("gpuadmin_queue_exception", made, 1, now)
-    yield line("gpuadmin_queue_place", job | {"id": "5", "user": "jiho", "why": "priority"}, 1, now)
-    yield line("gpuadmin_queue_place", job | {"id": "6_[0-5]", "user": "haeun", "why": "something-new"}, 2, now)
-    yield line(
-        "gpuadmin_queue_waiting_since_timestamp_seconds", HOST | {"id": "6_[0-5]", "user": "haeun"}, now - 60, now
-    )
-    expected = "gpuadmin_queue_expected_start_timestamp_seconds"
-    yield line(expected, HOST | {"id": "6_[0-5]", "user": "haeun"}, now + 7200, now)
-    for user, why in (("haeun", "memory"), ("jiho", "own"), ("haeun", "<b>new")):
-        ended = HOST | {"id": "3", "user": user, "why": why}
-        yield line("gpuadmin_queue_ended_timestamp_seconds", ended, now - 90, now)
-    closed = HOST | {"node": "gpu01", "state": "drained", "reason": "<b>new image"}
-    yield line("gpuadmin_queue_node_closed", closed, 1, now)
-
-
 def scene(directory: Path, now: float, found: Sequence[str]) -> Iterator[Scene]:
     with prometheus(directory, blocks(directory, found)) as port:
         yield Scene(port, now, directory)
@@ -61,7 +36,7 @@ def scene(directory: Path, now: float, found: Sequence[str]) -> Iterator[Scene]:
 @pytest.fixture(scope="module")
 def queued(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     now = time.time()
-    yield from scene(tmp_path_factory.mktemp("queued"), now, list(lines(now)))
+    yield from scene(tmp_path_factory.mktemp("queued"), now, list(queue_lines(now)))
 
 
 @pytest.mark.needs("promtool", "prometheus")

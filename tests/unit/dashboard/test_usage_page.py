@@ -17,8 +17,9 @@ from gpuadmin.dashboard import usage_page
 from gpuadmin.dashboard.usage_page import choose_period
 from gpuadmin.dashboard.viewer import Settings
 from tests.support.dashboard_app import Scene, get, plain, rows
-from tests.support.metrics_cluster import line, node
+from tests.support.metrics_cluster import node
 from tests.support.prometheus import blocks, prometheus
+from tests.support.queue_series import usage_lines
 
 ROOT = Path(__file__).parents[3]
 RULES = ROOT / "roles/monitoring/files/rules/usage.yml"
@@ -157,25 +158,9 @@ def test_what_is_recorded_every_two_hours(tmp_path: Path) -> None:
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """A year: minji has held a GPU all the time, jiho for the last ten hours; jobs wait for some minutes."""
     directory, now = tmp_path_factory.mktemp("usage"), time.time()
-    lines = [*node("gpu01", now), *node("gpu01", now + 240), *recorded(now, days=365)]
+    lines = [*node("gpu01", now), *node("gpu01", now + 240), *usage_lines(now, days=365)]
     with prometheus(directory, blocks(directory, lines, days=60)) as port:
         yield Scene(port, now, directory)
-
-
-def recorded(now: float, days: int) -> list[str]:
-    """What the rules have written."""
-    lines = []
-    for number in reversed(range(days * 12)):
-        when, own = now // 300 * 300 - 60 - number * 7200, {"instance": "gpu01"}
-        for kind, value in (("held", 7200), ("measured", 7200), ("active", 3600), ("joules", 3.6e6)):
-            lines.append(line("gpuadmin:use:2h", own | {"kind": kind, "user": "minji"}, value, when))
-            if number < 5:
-                lines.append(line("gpuadmin:use:2h", own | {"kind": kind, "user": "jiho"}, value, when))
-        lines.append(line("gpuadmin:use:2h", own | {"kind": "available"}, 14400, when))
-        lines.append(line("gpuadmin:use:2h", {"kind": "allocated", "user": "minji", "account": "phd"}, 7200, when))
-        for bucket, count in (("60", 5), ("300", 10), ("900", 10), ("+Inf", 10)):
-            lines.append(line("gpuadmin:waits:2h", {"le": bucket}, count, when))
-    return lines
 
 
 @pytest.mark.needs("promtool", "prometheus")

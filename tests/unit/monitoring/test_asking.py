@@ -377,12 +377,12 @@ def test_a_month_s_report_is_mailed_once(last_month: Path, tmp_path: Path) -> No
     page = tmp_path / "page.html"
     shown = run(last_month, "report", "--preview", "--html", str(page))
     for line_of_it in (
-        "GPU-hours held: ", "jobs that waited a minute or more: ", "wait, median (h:mm): ",
-        "nlp: given by the queue 2.",
+        "GPU-hours held: ", "jobs that waited a minute or more: ", "median wait (h:mm): ",
+        "nlp: GPU-hours from the queue 2.",
         "minji: GPUs 1 × gpu1, from ", "kWh of the GPUs: ", "a deadline",
     ):  # fmt: skip
         assert line_of_it in shown, shown
-    assert re.search(r"wait, median \(h:mm\): \d{4}-\d\d [12]:\d\d, ", shown), shown
+    assert re.search(r"median wait \(h:mm\): \d{4}-\d\d [12]:\d\d, ", shown), shown
     assert re.search(r"kWh of the GPUs: \d{4}-\d\d 1\.\d, ", shown), shown
     assert re.search(r"cost of that: \d{4}-\d\d 10\d\.\d KRW, ", shown), shown
     assert "job 7" not in shown, "what the queue gave is no exception"
