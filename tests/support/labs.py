@@ -89,11 +89,20 @@ def make(cluster: Cluster, options: Sequence[str], *, images: bool = False) -> N
     directory.mkdir(parents=True)
     subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", cluster.name], check=False, capture_output=True)
     cluster.lab("up", *options, "--site", str(cluster.site))
+    if "--light" not in options:
+        leave_packages_out(cluster)
     document = cluster.gpuadmin("provision", "--yes")
     assert {host["status"] for host in document["hosts"].values()} == {"changed"}
     if images:
         cluster.gpuadmin("prepare-root", "--yes")
     cluster.lab("save", PROVISIONED, "--replace")
+
+
+def leave_packages_out(cluster: Cluster) -> None:
+    """Have no programs for people installed: apt takes minutes on an emulated machine. Light hosts have them."""
+    settings = cluster.site / "gpuadmin.yml"
+    if "\nnodes:" not in settings.read_text():
+        settings.write_text(f"{settings.read_text()}\nnodes: {{packages: []}}\n")
 
 
 def made_with() -> tuple[str, bytes]:
@@ -134,6 +143,7 @@ def known(made_from: Path, machines: str) -> str:
 
 def upgraded(cluster: Cluster) -> bool:
     """Provision a lab of an earlier session with what gpuadmin is now, and save it."""
+    leave_packages_out(cluster)
     try:
         cluster.gpuadmin("provision", "--yes")
         cluster.gpuadmin("prepare-root", "--yes")
