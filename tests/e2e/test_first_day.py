@@ -97,7 +97,7 @@ def ssh_config(guide: Guide) -> str:
 
 
 def here(command: str, directory: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a line of the guide on the person's own machine."""
+    """Run a line of the guide on the person's own machine, by a shell, as somebody types it."""
     return subprocess.run(
         command, shell=True, cwd=directory, env=environment, text=True, stdin=subprocess.DEVNULL, capture_output=True,
         timeout=300, check=False,

@@ -15,7 +15,7 @@ shared:
   - {name: everybody}
 """
 MOUNTS = f"mounts: [{{from: '{STORAGE}:/srv/storage/data', at: /data, options: ro, hosts: [{NODE}]}}]\n"
-#: As the storage host's NFS server would, for somebody with the group: light hosts have no NFS.
+#: As the storage host's NFS server would, for somebody with the group (light hosts have none); what it prints is read.
 AS_MINJI = 'cd {} && setpriv --reuid=minji --regid=minji --init-groups bash -c "umask 022; {}" 2>&1 || true'
 
 
