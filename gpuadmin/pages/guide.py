@@ -73,6 +73,7 @@ def values(
     dashboard: bool = False,
     hosts: Sequence[Host] = (),
     site: Path | None = None,
+    projects: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What the templates of the guide are given. `hosts`: the inventory, which may say otherwise for some of them.
 
@@ -109,6 +110,7 @@ def values(
         "backups": _backups(settings, hosts),
         "book": _book(settings),
         "buttons": dashboard and settings.metrics.dashboard.wants_buttons and saved(settings, hosts),
+        "project": min(projects, default=None),
         "notebooks": settings.slurm is not None and settings.notebooks is not None,
         "picture": None,
         "homes": settings.homes.path,
@@ -245,13 +247,15 @@ def guide(
     site: Path | None = None,
     dashboard: bool = False,
     hosts: Sequence[Host] = (),
+    projects: Sequence[str] = (),
 ) -> str:
     """Given a language (`ko`, `en`), settings and nodes, return the guide as Markdown.
 
     `gpus`: what is known of them; without it people are told how to look. `site`: whose own templates come first.
-    `dashboard`: whether the site has one. `hosts`: all of the inventory. Raises ConfigError.
+    `dashboard`: whether the site has one. `hosts`: all of the inventory. `projects`: those that people are in.
+    Raises ConfigError.
     """
-    given = values(settings, nodes, gpus, dashboard=dashboard, hosts=hosts, site=site)
+    given = values(settings, nodes, gpus, dashboard=dashboard, hosts=hosts, site=site, projects=projects)
     return markdown("guide", f"{NAME}.{language}.md.j2", given, site)
 
 

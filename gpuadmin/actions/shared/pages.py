@@ -37,8 +37,16 @@ def guide_pages(site: Site) -> list[Attachment]:
 def write_guide(site: Site, language: str, gpus: Sequence[Gpus]) -> str:
     """The user's guide of a site, as Markdown. Raises ConfigError."""
     nodes, shows = list_login_nodes(site.settings, site.inventory.group("gpu")), dashboard_host(site) is not None
+    projects = [one for user in site.registry.registry.users for one in user.projects]
     return guide(
-        language, site.settings, nodes, gpus=gpus, site=site.directory, dashboard=shows, hosts=site.inventory.hosts
+        language,
+        site.settings,
+        nodes,
+        gpus=gpus,
+        site=site.directory,
+        dashboard=shows,
+        hosts=site.inventory.hosts,
+        projects=projects,
     )
 
 

@@ -62,6 +62,13 @@ def test_what_several_people_share_is_in_it(language: str, words: tuple[str, ...
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
+def test_a_project_is_named_where_people_have_one(language: str) -> None:
+    site = settings(slurm={}, gpus={"access": "granted"})
+    assert "gpu get --project nlp " in guide(language, site, NODES, projects=["vision", "nlp"])
+    assert "--project" not in guide(language, site, NODES)
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
 def test_what_of_a_site_is_in_it(language: str) -> None:
     term = {"name": "2026-2", "deadline": "2026-12-31", "reminders": [1, 14, 0]}
     mail = {"host": "localhost", "sender": "gpu@example.org", "reply_to": "help@example.org"}
