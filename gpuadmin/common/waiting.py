@@ -45,8 +45,8 @@ WHY: Mapping[str, tuple[str, str]] = {
         "노드를 요청하거나 기다리세요",
     ),
     "later": (
-        "The job's start time has not come, or its node failed and it starts again soon",
-        "노드 문제로 곧 다시 시작하거나, 예정된 시각을 기다립니다",
+        "The job's start time has not come, or its node failed or it was preempted and it starts again soon",
+        "노드 문제나 중단 뒤 곧 다시 시작하거나, 예정된 시각을 기다립니다",
     ),
     "held": (
         "The job was held, by its person or an admin (scontrol release)",

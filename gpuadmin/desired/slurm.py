@@ -28,6 +28,12 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         "constrain": list(section.constrain),
         "groups": groups,
         "hours": max(group["hours"] for group in groups),
+        "owned": [
+            {"group": one.name, "nodes": owns.nodes, "types": owns.types, "alone": owns.others == "never"}
+            for one in section.groups
+            if (owns := one.owns) is not None
+        ],
+        "preempt": {"notice": section.preempt.notice, "again": section.preempt.then == "requeue"},
         "nodes": [
             {
                 "name": one.name,
@@ -153,7 +159,7 @@ def _told(cluster: Cluster, host: Host) -> dict[str, Any]:
     if not cluster.asked("divide_gpus", {}) or not takes_jobs(cluster.site, cluster.hosts, host):
         return {}
     controller = slurm_controller(cluster, cluster.members("slurm")[0])
-    return {name: controller[name] for name in ("nodes", "hours", "address")}
+    return {name: controller[name] for name in ("nodes", "hours", "address", "owned", "preempt")}
 
 
 def _name(site: str) -> str:

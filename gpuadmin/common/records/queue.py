@@ -93,6 +93,26 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Owns:
+    """What a group comes first on: ``nodes`` by name, and those with GPUs of ``types``, as Slurm calls them. ``alone``:
+    nobody else's jobs start there."""
+
+    group: str
+    nodes: Sequence[str] = ()
+    types: Sequence[str] = ()
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class Preempt:
+    """What becomes of others' jobs on nodes of a group that needs them. ``notice``: so many minutes later. ``again``:
+    they are in the queue again; otherwise they end."""
+
+    notice: int = 5
+    again: bool = True
+
+
+@dataclass(frozen=True)
 class Policy:
     """`extend`: never, free (while nobody waits) or always. `hours`: the longest job, by group of people.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from gpuadmin.config.fields import GroupName
+from gpuadmin.common.names import name_gpu_type
+from gpuadmin.config.fields import GroupName, HostName
 from gpuadmin.config.schema.base import Model
 from gpuadmin.config.schema.metrics import WebAddress
 
@@ -42,6 +43,45 @@ class Book(Model):
     ] = 1
 
 
+GpuType = Annotated[str, Field(min_length=1, max_length=80), AfterValidator(name_gpu_type)]
+
+
+class Owns(Model):
+    """Nodes that are a group's: its people's jobs come first there."""
+
+    nodes: Annotated[list[HostName], Field(description="These nodes.")] = []
+    types: Annotated[
+        list[GpuType],
+        Field(description="All nodes with GPUs of these types, as `gpu list` names them, that no group names itself."),
+    ] = []
+    others: Annotated[
+        Literal["preempted", "never"],
+        Field(
+            description="Others' jobs run there while the group leaves GPUs free, and are `preempted` when it needs "
+            "them; with `never` nobody else's job starts there."
+        ),
+    ] = "preempted"
+
+    @model_validator(mode="after")
+    def _some(self) -> Owns:
+        if not self.nodes and not self.types:
+            raise ValueError("say which: nodes, or types")
+        return self
+
+
+class Preempt(Model):
+    """How others' jobs leave the nodes of a group that needs them."""
+
+    notice: Annotated[
+        int,
+        Field(ge=0, le=1440, description="Minutes between the notice (mail, terminal, SIGTERM) and the end."),
+    ] = 5
+    then: Annotated[
+        Literal["requeue", "end"],
+        Field(description="Whether such a job is in the queue again then, or has ended. `gpu run` ends in any case."),
+    ] = "requeue"
+
+
 class OwnShare(Model):
     """A group of people (`group` in users.yml) with its own share and limits. What is left out is as for everybody."""
 
@@ -54,6 +94,7 @@ class OwnShare(Model):
     memory: Annotated[Memory | None, Field(description="As `slurm.memory`.")] = None
     nodes: Annotated[Nodes | None, Field(description="As `slurm.nodes`.")] = None
     book: Annotated[Book | None, Field(description="As `slurm.book`.")] = None
+    owns: Annotated[Owns | None, Field(description="The nodes that are this group's.")] = None
 
 
 class Slurm(Model):
@@ -127,6 +168,7 @@ class Slurm(Model):
             "controllers `cpuset` and `memory` of cgroup v2 for this: `[]` where they lack them."
         ),
     ] = ["cores", "memory"]
+    preempt: Annotated[Preempt, Field(description="How others leave nodes that a group `owns`.")] = Preempt()
     groups: Annotated[list[OwnShare], Field(description="Groups of people with other shares or limits.")] = []
 
     @model_validator(mode="after")

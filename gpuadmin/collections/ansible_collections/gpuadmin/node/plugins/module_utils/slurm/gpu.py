@@ -28,6 +28,8 @@ from . import (
     gpu_run,
     mail_choice,
     notebook,
+    owned,
+    partitions,
     queue,
     shares,
     turn,
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
     """Exit 0; 1 where the queue refuses or does not answer; 2 for what cannot be asked; 130 for who stops waiting."""
     language = spoken(arguments, os.environ)
     if arguments[:1] == [gpu_run.IN_JOB] and len(arguments) > 3:
-        return gpu_run.run_here(arguments[1], arguments[2], arguments[3:], TEXTS[language])
+        return gpu_run.run_here(arguments[1], arguments[2], arguments[3:], language)
     try:
         asked = parse(arguments, os.environ, time.time())
     except UsageError as error:
@@ -127,6 +129,8 @@ def show(asked: Asked) -> int:
     for node, (_, devices) in nodes.items():
         if devices:
             print(words["devices"].format(node, ", ".join(devices)))
+    for line in owned.describe(partitions.look_owned(), asked.language):
+        print(line)
     for node, reason in closed.items():
         print(words["closed"].format(node, reason))
     return 0
@@ -170,6 +174,8 @@ def why(asked: Asked) -> int:
     for one in mine:
         line = waiting(one, asked.language) + estimate(one, words, time.time()) if one["waits"] else ""
         print("\n".join(f"{one['id']}: {line}" for line in ([line] if line else had(one, words))))
+    for line in owned.describe_guests(mine, asked.language):
+        print(line)
     if not mine:
         print(words["none"])
     with suppress(NodeError):  # where Slurm does not say, the rest is said

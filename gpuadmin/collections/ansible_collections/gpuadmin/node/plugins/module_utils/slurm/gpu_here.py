@@ -18,7 +18,7 @@ from ..files import read_bytes
 from ..gpus.grants import OF_JOBS
 from ..paths import RUN, STATE
 from . import extend_service
-from .foreground import run_foreground
+from .foreground import GRACE, run_foreground
 from .gpu_run import visible, with_devices
 from .gpu_words import Asked, clock, said
 from .texts import HERE, TEXTS
@@ -60,14 +60,14 @@ def _run(asked: Asked) -> int:
     say(words["taken"].format(id, clock(int(until)), _place))
     grant = f"{RUN}{OF_JOBS}/{id}.json"
 
-    def is_over() -> bool:
-        ended = not os.path.exists(grant)
-        if ended:
-            say(words["run-over"])
-        return ended
+    def seconds_left() -> float:
+        if os.path.exists(grant):
+            return 0
+        say(words["run-over"])
+        return GRACE
 
     try:
-        return run_foreground(with_devices(asked.command, names), {**os.environ, **visible(names)}, is_over)
+        return run_foreground(with_devices(asked.command, names), {**os.environ, **visible(names)}, seconds_left)
     finally:
         answer = ask(f"release {id}")
         # where nobody answers the node sees within a minute that this process has ended

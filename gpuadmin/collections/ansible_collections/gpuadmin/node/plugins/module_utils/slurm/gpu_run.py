@@ -15,7 +15,8 @@ import shlex
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -23,8 +24,8 @@ from ..errors import NodeError
 from ..files import read_bytes
 from ..gpus.grants import OF_JOBS, SOURCE
 from ..paths import RUN
-from . import queue, turn
-from .foreground import interruptible, run_foreground
+from . import owned, queue, turn
+from .foreground import GRACE, interruptible, run_foreground
 from .gpu_words import Asked, had
 from .texts import TEXTS
 
@@ -61,11 +62,11 @@ def run(asked: Asked, sleep: Callable[[float], None]) -> int:
         if mine is None:
             say(words["ended"].format(job))
             return 1
-        say(had(mine, words)[0])
+        say("\n".join([had(mine, words)[0], *owned.describe_guests([mine], asked.language)]))
         if socket.gethostname() in mine["nodes"].split(","):
-            status = run_here(job, lock, asked.command, words)
+            status = run_here(job, lock, asked.command, asked.language)
         else:
-            status = run_foreground(build_srun_command(asked.command, job, lock), os.environ, lambda: False)
+            status = run_foreground(build_srun_command(asked.command, job, lock), os.environ, lambda: 0)
     except KeyboardInterrupt:
         say(f"\n{words['given-up']}")
         return 130
@@ -77,7 +78,7 @@ def run(asked: Asked, sleep: Callable[[float], None]) -> int:
     return status
 
 
-def run_here(job: str, lock: str, command: Sequence[str], words: Mapping[str, str]) -> int:
+def run_here(job: str, lock: str, command: Sequence[str], language: str) -> int:
     """Run the command on the job's node, with the job's GPUs alone."""
     try:
         fresh = os.open(f"{lock}.new", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -87,19 +88,24 @@ def run_here(job: str, lock: str, command: Sequence[str], words: Mapping[str, st
         raise NodeError(f"{lock}: {error.strerror}: nothing was run; try again") from None
     grant = f"{RUN}{OF_JOBS}/{SOURCE}-{job}.json"
 
-    def is_over() -> bool:
+    def seconds_left() -> float:
         try:
-            ended = not os.path.exists(grant) and all(one["id"] != job for one in queue.ask_jobs())
+            mine = [one for one in queue.ask_jobs() if one["id"] == job]
+            ended = not os.path.exists(grant) and not mine
+            leaving = [] if ended else owned.look_leaving(mine)
         except NodeError:  # guard: a queue that does not answer ends nobody's command
-            return False
+            return 0
+        for one, until, found in leaving:
+            print(owned.format_leave(one, until, found, language), file=sys.stderr)
+            return max(1, until - time.time())
         if ended:
-            print(words["run-over"].format(job), file=sys.stderr)
-        return ended
+            print(TEXTS[language]["run-over"].format(job), file=sys.stderr)
+        return GRACE if ended else 0
 
     gpus = read_gpus(grant)
     try:
         # a command that outlives us keeps its GPUs: it inherits the lock
-        return run_foreground(with_devices(command, gpus), {**os.environ, **visible(gpus)}, is_over, (fresh,))
+        return run_foreground(with_devices(command, gpus), {**os.environ, **visible(gpus)}, seconds_left, (fresh,))
     finally:
         with suppress(FileNotFoundError):  # /tmp is tidied in days
             os.unlink(lock)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import NodeError
-from . import gpu_book, queue
+from . import gpu_book, owned, queue
 from .booking import Reservation
 from .gpu_words import Asked, clock, estimate, gpus, had, waiting
 from .texts import TEXTS
@@ -125,7 +125,8 @@ def wait_or_keep(
     except KeyboardInterrupt:
         say(f"\n{words['kept'].format(job)}")
         return 130
-    say(words["ended"].format(job) if mine is None else "\n".join(had(mine, words)))
+    lines = [] if mine is None else [*had(mine, words), *owned.describe_guests([mine], asked.language)]
+    say("\n".join(lines) or words["ended"].format(job))
     return 1 if mine is None else mine
 
 
