@@ -98,8 +98,8 @@ JOBS = [
 def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Job 4 has to leave gpu1, 5 may have to."""
     rows = [("4", "guest", "1800000000", "1800000300"), ("5", "guest", "N/A", "1800009999"), ("6", "gpu", "N/A", "9")]
-    printed = "\n".join("\x1f".join((*row, "")) for row in rows)
-    slurm(tmp_path, monkeypatch, scontrol=f"cat <<'E'\n{SHOWN}E", squeue=f"cat <<'E'\n{printed}\nE\n")
+    (tmp_path / "jobs").write_text("".join("\x1f".join((*row, "\n")) for row in rows))
+    slurm(tmp_path, monkeypatch, scontrol=f": partition; cat <<'E'\n{SHOWN}E", squeue=f"cat {tmp_path}/jobs")
     return tmp_path
 
 
