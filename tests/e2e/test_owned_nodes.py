@@ -25,14 +25,14 @@ def test_a_group_s_job_preempts_another_s_on_its_node_and_they_are_told(cluster:
         for verb in ("list", "limits"):
             read = cluster.person("minji", "node1", f"gpu {verb}")
             assert "node1: phd comes first there; others' jobs may be preempted" in read
-        assert opened(cluster, "jiho") == "0 1"
+        assert opened(cluster, "jiho") == "01"
         cluster.person("minji", "node1", "gpu get 2 --no-wait")
         leaves = "gpu why | grep -o 'phd comes first on node1 and needs it now. Your GPUs go back at'"
         cluster.wait(lambda: cluster.ssh("jiho", "node1", leaves), seconds=60)
-        assert opened(cluster, "jiho") == "0 1", "there is time to save"
-        told = "systemctl start gpuadmin-gpu-gate.service; cat /run/gpuadmin-leaving.json"
+        assert opened(cluster, "jiho") == "01", "there is time to save"
+        told = "systemctl start gpuadmin-gpu-gate.service; cat /run/gpuadmin/leaving.json"
         assert "slurm-" in cluster.admin("node1", told)
-        cluster.wait(lambda: cluster.ssh("minji", "node1", f'[ "$({PROBE})" = "0 1" ] && echo so'), seconds=180)
+        cluster.wait(lambda: cluster.ssh("minji", "node1", f'[ "$({PROBE})" = "01" ] && echo so'), seconds=180)
         assert opened(cluster, "jiho") == ""
         assert _jobs(cluster) == [("jiho", "", True), ("jiho", "node2", False), ("minji", "node1", False)]
         ended = cluster.admin(CONTROLLER, STATES).splitlines()

@@ -45,6 +45,10 @@ class QueueNode:
     gpus: Optional[Count] = None
 
 
+#: How the reservation of a window of maintenance is called; the announcement's id follows.
+WINDOW = "gpuadmin-window-"
+
+
 @dataclass(frozen=True)
 class Reservation:
     """Nodes that are somebody's from a time on; `users`: empty where they are of nobody in particular."""

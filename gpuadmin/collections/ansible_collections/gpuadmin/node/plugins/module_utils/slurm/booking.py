@@ -40,6 +40,11 @@ class Reservation(records.Reservation):
         return number if list(self.users) == [user] else None
 
     @property
+    def window(self) -> bool:
+        """Whether it holds a window of maintenance (gpuadmin maintain)."""
+        return self.name.startswith(records.WINDOW)
+
+    @property
     def booked(self) -> bool:
         """Whether it is a booking, and not what an admin made by hand."""
         return any(self.number(one) is not None for one in self.users)

@@ -183,7 +183,8 @@ def why(asked: Asked) -> int:
             print(line)
     for node, reason in (queue.closed() if any(one["waits"] for one in mine) else {}).items():
         print(words["closed"].format(node, reason))
-    for line in gpu_book.lines(gpu_book.own(booking.reservations()), asked.language):
+    booked = gpu_book.lines(gpu_book.own(booking.reservations()), asked.language)
+    for line in (*booked, *gpu_book.windows(asked.language)):
         print(line)
     return 0
 

@@ -35,6 +35,14 @@ def own(found: Sequence[Reservation]) -> list[Reservation]:
     return [one for one in found if user is not None and one.number(user) is not None]
 
 
+def windows(language: str) -> list[str]:
+    """A line for each window of maintenance; nothing where Slurm does not say."""
+    try:
+        return lines([one for one in booking.reservations() if one.window], language)
+    except NodeError:
+        return []
+
+
 def lines(found: Sequence[Reservation], language: str) -> list[str]:
     """A line for each: whose it is, which node, from when until when."""
     words, user = ASKED[language], name_of(os.getuid())
@@ -42,7 +50,8 @@ def lines(found: Sequence[Reservation], language: str) -> list[str]:
     for one in found:
         number = None if user is None else one.number(user)
         who = words["yours"].format(number) if number else ", ".join(one.users) or one.name
-        result.append(words["line"].format(who, ", ".join(one.nodes), clock(one.begin), clock(one.end)))
+        kind = "window" if one.window else "line"
+        result.append(words[kind].format(who, ", ".join(one.nodes), clock(one.begin), clock(one.end)))
     return result
 
 

@@ -56,8 +56,8 @@ def _run(asked: Asked) -> int:
     answer = ask(f"take {asked.gpus} {asked.hours} run")
     if answer is None or answer[0]:
         return said(answer, words)
-    _, id, until, _place, *names = answer[1]
-    say(words["taken"].format(id, clock(int(until)), _place))
+    word, id, until, _place, *names = answer[1]
+    say(words[word].format(id, clock(int(until)), _place))
     grant = f"{RUN}{OF_JOBS}/{id}.json"
 
     def seconds_left() -> float:

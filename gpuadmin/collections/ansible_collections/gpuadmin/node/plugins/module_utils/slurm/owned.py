@@ -35,7 +35,7 @@ WORDS = {
     },
 }
 #: Whom this node has told since its boot.
-TOLD = "gpuadmin-leaving.json"
+TOLD = "leaving.json"
 _FIELDS = {"JobArrayID": 32, "Partition": 64, "PreemptTime": 24, "EndTime": 24}
 
 

@@ -53,6 +53,7 @@ _REASONS = (
     (r"Resources|Licenses", "resources"),
     (r"(QOS|Assoc)\w*(GRES|TRES|Jobs|Cpu|Node|Mem)\w*", "limit"),
     (r"(QOS|Assoc|Partition)\w*(Wall|Time)\w*", "longest"),
+    (r"ReqNodeNotAvail, Reserved for maintenance", "maintenance"),
     (r"ReqNodeNotAvail, May be reserved for other job|Reservation", "booked"),
     (r"ReqNodeNotAvail.*|Nodes required for job are .*", "node"),
     (r"BeginTime", "later"),

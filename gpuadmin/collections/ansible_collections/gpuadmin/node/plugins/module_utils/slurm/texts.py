@@ -269,6 +269,7 @@ ASKED = {
         "no-bookings": "You have booked nothing.",
         "yours": "You (booking {0})",
         "line": "Booked: {0}: {1} from {2} to {3}",
+        "window": "Maintenance: {1} from {2} to {3}: a job that would run into it waits until it is over.",
         "which": "You have several: name one of {0}.",
         "away": "The queue does not answer. Whoever has a GPU keeps it; nobody can extend or book. Try again later.",
         "mail-on": "You get mails about your jobs with GPUs, where your site sends them. `gpu mail off` ends that.",
@@ -307,6 +308,7 @@ ASKED = {
         "no-bookings": "예약한 노드가 없습니다.",
         "yours": "본인(예약 {0})",
         "line": "예약: {0}: {1}, {2}부터 {3}까지",
+        "window": "점검: {1}, {2}부터 {3}까지. 그 전에 끝나지 않는 작업은 점검이 끝날 때까지 기다립니다.",
         "which": "받은 GPU가 여럿입니다. 다음 중 하나를 적으세요: {0}",
         "away": "대기열이 응답하지 않습니다. 받은 GPU는 계속 쓸 수 있지만 지금은 연장하거나 예약할 수 없습니다. "
         "나중에 다시 시도하세요.",
@@ -355,6 +357,8 @@ HERE: dict[str, dict[str, str]] = {
         "too-many": "One person may take {0} of this node's GPUs at a time: `gpu release` gives yours back. "
         "If you need more, ask your admins.",
         "too-long": "You may take a GPU for {0} h at most: --hours {0}.",
+        "maintained": "This node is being maintained: try another one, or later.",
+        "taken-window": "GPU {2} of this node is yours until {1}: then the node is maintained.",
         "silent-driver": "The driver does not say which GPUs work, so none is given now: tell your admins.",
         "open": "GPUs of this node are open to everybody: run your command without `gpu run`.",
         "unknown": "Your account may take no GPU here: ask your admins.",
@@ -377,6 +381,8 @@ HERE: dict[str, dict[str, str]] = {
         "too-many": "한 사람이 이 노드에서 동시에 {0}개까지 쓸 수 있습니다. 반납: `gpu release`. "
         "더 필요하면 관리자에게 요청하세요.",
         "too-long": "한 번에 최대 {0}시간입니다: --hours {0}",
+        "maintained": "이 노드는 지금 점검 중입니다. 다른 노드를 쓰거나 나중에 다시 시도하세요.",
+        "taken-window": "이 노드의 GPU {2}: {1}까지 쓸 수 있습니다. 그때 노드 점검이 시작됩니다.",
         "silent-driver": "드라이버가 응답하지 않아 지금은 GPU를 줄 수 없습니다. 관리자에게 알려 주세요.",
         "open": "이 노드의 GPU는 누구나 쓸 수 있습니다. `gpu run` 없이 실행하세요.",
         "unknown": "이 계정으로는 여기서 GPU를 받을 수 없습니다. 관리자에게 문의하세요.",

@@ -107,7 +107,8 @@ def wait_for_turn(
         line = waiting(mine[0], asked.language)
         when = estimate(mine[0], words, time.time())
         if (line, bool(when)) != said:  # an estimate that moves is not said each time
-            say(line + when)
+            later = [] if queue.code(mine[0]["reason"]) != "maintenance" else gpu_book.windows(asked.language)
+            say("\n".join([line + when, *later]))
             said = line, bool(when)
 
 

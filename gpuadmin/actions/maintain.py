@@ -1,0 +1,103 @@
+"""Windows in which nodes are maintained: announcements with times, which Slurm and the nodes hold."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, datetime
+
+from gpuadmin.actions.announce import Announcing, announce, take_back
+from gpuadmin.actions.shared.grants import clock
+from gpuadmin.announcements import Announcements, Window
+from gpuadmin.config.fields import plain_text
+from gpuadmin.display import make_table
+from gpuadmin.errors import ConfigError, ExitCode, RefusedError
+from gpuadmin.options import MailOptions, Options
+from gpuadmin.outcome import finish
+from gpuadmin.session import opened
+
+_TEXTS = {
+    "en": "Maintenance of {{hosts}}: {begin} to {until}\n{reason}\nNothing starts there that would run into it, and "
+    "GPUs that were granted go back before. Save your work: programs may be ended.",
+    "ko": "점검: {{hosts}}, {begin}부터 {until}까지\n{reason}\n그 전에 끝나지 않는 작업은 시작하지 않고, 받은 GPU는 "
+    "점검 전에 반납됩니다. 실행 중인 프로그램은 종료될 수 있으니 미리 저장하세요.",
+}
+
+
+def maintain(
+    options: Options, mail: MailOptions, times: tuple[str, str], pattern: str, reason: str, verb: Sequence[str]
+) -> int:
+    """Announce a window, and hold it. `times`: from, until. Returns the exit code."""
+    try:
+        window = Window(_moment(times[0]), _moment(times[1]), plain_text(reason), tuple(verb))
+    except ValueError as error:
+        raise ConfigError(f"--reason: {error}") from None
+    return _announce(options, mail, window, pattern)
+
+
+def move_window(options: Options, mail: MailOptions, times: tuple[str, str], name: str) -> int:
+    """Announce one for another time, and hold that. Returns the exit code."""
+    id, window, _ = _find(options, name)
+    begin, until = map(_moment, times)
+    if (begin, until) == (window.begin, window.until):
+        raise ConfigError(f"{id} is at that time already")
+    return _announce(options, mail, replace(window, begin=begin, until=until), None, id)
+
+
+def _announce(
+    options: Options, mail: MailOptions, window: Window, pattern: str | None, instead: str | None = None
+) -> int:
+    if not time.time() < window.until > window.begin:
+        raise ConfigError("--until is before --from, or past")
+    values = {"begin": clock(window.begin), "until": clock(window.until)}
+    reason = window.reason.replace("{", "{{").replace("}", "}}")
+    texts = {language: text.format(**values, reason=reason) for language, text in _TEXTS.items()}
+    day = date.fromtimestamp(window.until)
+    return announce(options, mail, Announcing(texts, None, day, pattern, True, window, instead))
+
+
+def list_windows(options: Options) -> int:
+    """Show the windows that are announced and not over. Returns the exit code."""
+    with opened("maintain", options, changes=False) as session:
+        record = Announcements.of(session.site.directory)
+        found, table = [], make_table("Id", "From", "Until", "Hosts", "Then", "Why", fold=True)
+        for one in record:
+            if one.window is not None and record.holds(one.id) and one.window.until > time.time():
+                found.append({"id": one.id, "hosts": list(one.hosts), **vars(one.window)})
+                times = clock(one.window.begin), clock(one.window.until)
+                table.add_row(one.id, *times, ", ".join(one.hosts), shlex.join(one.window.verb), one.window.reason)
+        session.console.print(table if found else "No maintenance is announced.")
+        return finish(session, ExitCode.DONE, {"windows": found})
+
+
+def begin_window(options: Options, name: str) -> int:
+    """Run its verb, and end the window when that is done. Returns the exit code."""
+    id, window, site = _find(options, name)
+    if not window.begin <= time.time() < window.until:  # guard: nothing is done at another time than people were told
+        times = f"from {clock(window.begin)} to {clock(window.until)}"
+        raise RefusedError(f"the window is {times}", hint=f"gpuadmin maintain --move {id} --from TIME --until TIME")
+    verb, rest = (window.verb[0], window.verb[1:]) if window.verb else ("", ())
+    command = [sys.executable, "-m", "gpuadmin", verb, "--site", site, *(["--yes"] if options.yes else []), *rest]
+    # guard: a window stays where its verb fails -> 0
+    code = subprocess.run(command, check=False).returncode if verb else 0
+    return code or take_back(options, id)
+
+
+def _find(options: Options, name: str) -> tuple[str, Window, str]:
+    """The id of a window, the window, and its site's directory. Raises ConfigError."""
+    with opened("maintain", options, changes=False) as session:
+        one = Announcements.of(session.site.directory).find(name)
+        if one.window is None:
+            raise ConfigError(f"{one.id} announces no maintenance", hint="gpuadmin maintain shows what is announced")
+        return one.id, one.window, str(session.site.directory)
+
+
+def _moment(text: str) -> int:
+    try:
+        return int(datetime.fromisoformat(text).timestamp())
+    except ValueError:
+        raise ConfigError(f"{text!r} is not a time", hint="write '2026-11-28 18:00'") from None
