@@ -81,7 +81,8 @@ def begin_window(options: Options, name: str) -> int:
         times = f"from {clock(window.begin)} to {clock(window.until)}"
         raise RefusedError(f"the window is {times}", hint=f"gpuadmin maintain --move {id} --from TIME --until TIME")
     verb, rest = (window.verb[0], window.verb[1:]) if window.verb else ("", ())
-    command = [sys.executable, "-m", "gpuadmin", verb, "--site", site, *(["--yes"] if options.yes else []), *rest]
+    agreed = ["--yes"] if options.yes and verb != "run" else []  # which asks nothing
+    command = [sys.executable, "-m", "gpuadmin", verb, "--site", site, *agreed, *rest]
     # guard: a window stays where its verb fails -> 0
     code = subprocess.run(command, check=False).returncode if verb else 0
     return code or take_back(options, id)
