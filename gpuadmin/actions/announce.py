@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
@@ -80,12 +81,8 @@ def announce(options: Options, mail: MailOptions, request: Announcing) -> int:
             return report(session, held, {"id": one.id})
         if not session.check:
             record.add(one, who())
-        run = _run(
-            session,
-            record.entries(
-                hosts, settings.name, today, more=[one], but=request.instead, everything=_dashboard(session)
-            ),
-        )
+        everything, but = _dashboard(session), request.instead
+        run = _run(session, record.entries(hosts, settings.name, today, more=[one], but=but, everything=everything))
         _note_reached(session, record, run)
         if old is not None and not session.check and not run.code:
             record.take_back(old.id, who())
@@ -148,8 +145,9 @@ def list_announcements(options: Options) -> int:
             state = _state(record, one, today)
             found.append({"id": one.id, "from": str(one.begin), "until": str(one.until), "state": state,
                           "hosts": list(one.hosts), "reached": record.reached(one),
-                          "texts": dict(one.texts)})  # fmt: skip
-            table.add_row(one.id, str(one.begin), str(one.until), state, ", ".join(one.hosts), one.subject)
+                          "texts": dict(one.texts), "window": one.window and vars(one.window)})  # fmt: skip
+            then = f"{one.subject}: gpuadmin {shlex.join(one.window.verb)}" if one.window else one.subject
+            table.add_row(one.id, str(one.begin), str(one.until), state, ", ".join(one.hosts), then)
         session.console.print(table if found else "Nothing was announced.")
         return finish(session, ExitCode.DONE, {"announcements": found})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 import sys
 import time
@@ -14,10 +13,8 @@ from gpuadmin.actions.announce import Announcing, announce, take_back
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.announcements import Announcements, Window
 from gpuadmin.config.fields import plain_text
-from gpuadmin.display import make_table
-from gpuadmin.errors import ConfigError, ExitCode, RefusedError
+from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.options import MailOptions, Options
-from gpuadmin.outcome import finish
 from gpuadmin.session import opened
 
 _TEXTS = {
@@ -29,49 +26,31 @@ _TEXTS = {
 
 
 def maintain(
-    options: Options, mail: MailOptions, times: tuple[str, str], pattern: str, reason: str, verb: Sequence[str]
-) -> int:
-    """Announce a window, and hold it. `times`: from, until. Returns the exit code."""
+    options: Options, mail: MailOptions, times: tuple[str, str], pattern: str, reason: str, verb: Sequence[str],
+    instead: str | None = None,
+) -> int:  # fmt: skip
+    """Announce a window, and hold it. `times`: from, until. `instead`: the id of one that it moves, with all else.
+    Returns the exit code."""
     try:
-        window = Window(_moment(times[0]), _moment(times[1]), plain_text(reason), tuple(verb))
+        begin, until = (int(datetime.fromisoformat(one).timestamp()) for one in times)
+    except ValueError as error:
+        raise ConfigError(f"--from, --until: {error}", hint="write '2026-11-28 18:00'") from None
+    if not time.time() < until > begin:
+        raise ConfigError("--until is before --from, or past")
+    try:
+        window = Window(begin, until, plain_text(reason), tuple(verb))
     except ValueError as error:
         raise ConfigError(f"--reason: {error}") from None
-    return _announce(options, mail, window, pattern)
-
-
-def move_window(options: Options, mail: MailOptions, times: tuple[str, str], name: str) -> int:
-    """Announce one for another time, and hold that. Returns the exit code."""
-    id, window, _ = _find(options, name)
-    begin, until = map(_moment, times)
-    if (begin, until) == (window.begin, window.until):
-        raise ConfigError(f"{id} is at that time already")
-    return _announce(options, mail, replace(window, begin=begin, until=until), None, id)
-
-
-def _announce(
-    options: Options, mail: MailOptions, window: Window, pattern: str | None, instead: str | None = None
-) -> int:
-    if not time.time() < window.until > window.begin:
-        raise ConfigError("--until is before --from, or past")
-    values = {"begin": clock(window.begin), "until": clock(window.until)}
-    reason = window.reason.replace("{", "{{").replace("}", "}}")
-    texts = {language: text.format(**values, reason=reason) for language, text in _TEXTS.items()}
-    day = date.fromtimestamp(window.until)
-    return announce(options, mail, Announcing(texts, None, day, pattern, True, window, instead))
-
-
-def list_windows(options: Options) -> int:
-    """Show the windows that are announced and not over. Returns the exit code."""
-    with opened("maintain", options, changes=False) as session:
-        record = Announcements.of(session.site.directory)
-        found, table = [], make_table("Id", "From", "Until", "Hosts", "Then", "Why", fold=True)
-        for one in record:
-            if one.window is not None and record.holds(one.id) and one.window.until > time.time():
-                found.append({"id": one.id, "hosts": list(one.hosts), **vars(one.window)})
-                times = clock(one.window.begin), clock(one.window.until)
-                table.add_row(one.id, *times, ", ".join(one.hosts), shlex.join(one.window.verb), one.window.reason)
-        session.console.print(table if found else "No maintenance is announced.")
-        return finish(session, ExitCode.DONE, {"windows": found})
+    if instead is not None:
+        instead, old, _ = _find(options, instead)
+        window = replace(old, begin=begin, until=until)
+        if window == old:
+            raise ConfigError(f"{instead} is at that time already")
+    given = window.reason.replace("{", "{{").replace("}", "}}")
+    values = {"begin": clock(begin), "until": clock(until), "reason": given}
+    texts = {language: text.format(**values) for language, text in _TEXTS.items()}
+    day = date.fromtimestamp(until)
+    return announce(options, mail, Announcing(texts, None, day, pattern or None, True, window, instead))
 
 
 def begin_window(options: Options, name: str) -> int:
@@ -95,10 +74,3 @@ def _find(options: Options, name: str) -> tuple[str, Window, str]:
         if one.window is None:
             raise ConfigError(f"{one.id} announces no maintenance", hint="gpuadmin maintain shows what is announced")
         return one.id, one.window, str(session.site.directory)
-
-
-def _moment(text: str) -> int:
-    try:
-        return int(datetime.fromisoformat(text).timestamp())
-    except ValueError:
-        raise ConfigError(f"{text!r} is not a time", hint="write '2026-11-28 18:00'") from None

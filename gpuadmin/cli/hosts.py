@@ -7,14 +7,7 @@ from pathlib import Path
 import click
 
 from gpuadmin.cli._complete import paths, pattern, people
-from gpuadmin.cli._options import (
-    HostCommand,
-    WholeNumber,
-    mail_options,
-    power_options,
-    run_options,
-    site_option,
-)
+from gpuadmin.cli._options import HostCommand, WholeNumber, mail_options, power_options, run_options, site_option
 from gpuadmin.options import MailOptions, Options
 
 
@@ -267,14 +260,13 @@ def maintain(
     """Announce that nodes are maintained, and hold it: no job starts and no grant is given that would run into it.
 
     HOSTS are nodes, or an Ansible pattern. People are told as by announce: by mail, at login and on the dashboard.
-    Without HOSTS it shows what is announced. Options come before HOSTS, or before `--`.
+    Without HOSTS it shows what is announced, as announce --list. Options come before HOSTS, or before `--`.
 
     \b
     gpuadmin maintain --from '2026-11-28 18:00' --until '2026-11-28 20:00' --reason driver gpu1 -- reboot gpu1
     gpuadmin maintain --move 1f2e3d4c --from '2026-11-29 18:00' --until '2026-11-29 20:00'
     """
-    from gpuadmin.actions import maintain as action
-    from gpuadmin.actions.announce import take_back
+    from gpuadmin.actions import announce, maintain
 
     if sum(one is not None for one in (hosts, move, cancel, now)) > 1:
         raise click.UsageError("HOSTS, --move, --cancel, --begin: one of them")
@@ -282,14 +274,12 @@ def maintain(
         if begin is None or until is None or (reason is None) != (hosts is None):
             raise click.UsageError("HOSTS need --from, --until and --reason; --move ID needs --from and --until")
         verb = words[1:] if words[:1] == ("--",) else words
-        if move:
-            return action.move_window(options, mail, (begin, until), move)
-        return action.maintain(options, mail, (begin, until), hosts or "", reason or "", verb)
+        return maintain.maintain(options, mail, (begin, until), hosts or "", reason or "", verb, move)
     if begin or until or reason or mail != MailOptions():
         raise click.UsageError("which nodes? gpuadmin maintain [OPTIONS] HOSTS [-- VERB...]")
     if cancel is not None:
-        return take_back(options, cancel)
-    return action.list_windows(options) if now is None else action.begin_window(options, now)
+        return announce.take_back(options, cancel)
+    return announce.list_announcements(options) if now is None else maintain.begin_window(options, now)
 
 
 @click.command("run", cls=HostCommand)

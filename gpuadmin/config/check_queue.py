@@ -122,7 +122,3 @@ def _owned(section: Slurm, nodes: Sequence[str]) -> Iterator[Finding]:
             if kind == "nodes" and name not in nodes:
                 hint = did_you_mean(name, nodes) or "name a host of the group gpu that takes jobs"
                 yield Finding("error", where, f"nodes: {name} is not a node of the queue", hint)
-    alone = {name for one in section.groups if one.owns and one.owns.others == "never" for name in one.owns.nodes}
-    if nodes and alone.issuperset(nodes):
-        message = "all nodes are of single groups alone: nobody else ever gets a GPU"
-        yield Finding("warning", "gpuadmin.yml: slurm.groups", message, "set `others: preempted` for one of them")

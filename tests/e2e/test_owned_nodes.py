@@ -7,7 +7,7 @@ from tests.support.lab_cluster import Cluster
 from tests.support.queued_cluster import CONTROLLER, SLURM, queued
 
 pytestmark = [pytest.mark.lab, pytest.mark.root]  # light hosts, which have GPUs
-OWNED = SLURM.replace("}", ", preempt: {notice: 1}, groups: [{name: phd, owns: {nodes: [node1]}}]}")
+OWNED = SLURM.replace("}", ", notice: 1, groups: [{name: phd, owns: {nodes: [node1]}}]}")
 STATES = "sacct -X -D -n --allusers --starttime=now-1hour -o user%20,state%20,nodelist%20"
 
 

@@ -7,8 +7,8 @@ import shlex
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.queue import ask, controller
 from gpuadmin.announcements import Announcement
+from gpuadmin.answers import Answers
 from gpuadmin.common.records.queue import WINDOW
-from gpuadmin.common.text import listed
 from gpuadmin.config.queue import takes_jobs
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.results import RunResult
@@ -23,15 +23,14 @@ def plan_window(session: Session, builder: PlanBuilder, one: Announcement) -> No
     builder.add("site", f"at {clock(one.window.begin)}: {verb} (gpuadmin maintain --begin {one.id})")
     queued = _find_queued(session, one)
     for host in one.hosts:
-        what = "no job starts that" if host in queued else "no grant of a GPU"
-        builder.add(host, f"{what} would run into it" if host in queued else f"{what} runs into it")
-    answers, _run = ask(session, controller(session)) if queued else (None, None)
-    for answer in answers.known.values() if answers else ():
+        builder.add(host, f"no {'job starts' if host in queued else 'grant of a GPU is kept'} that would run into it")
+    answers = ask(session, controller(session))[0] if queued else Answers({}, {})
+    for answer in answers.known.values():
         for job in answer["jobs"]:
             if not job["place"] and {*job["nodes"].split(",")} & {*queued} and (job["end"] or 0) > one.window.begin:
                 builder.warn(f"{job['user']}'s job {job['id']} on {job['nodes']} goes on until {clock(job['end'])}")
-    if answers and answers.unknown:
-        builder.warn(f"nobody knows whose jobs run into it: {listed([*answers.unknown.values()])}")
+    for why in answers.unknown.values():
+        builder.warn(f"nobody knows whose jobs run into it: {why}")
 
 
 def hold(session: Session, one: Announcement, instead: Announcement | None) -> RunResult | None:

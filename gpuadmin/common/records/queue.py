@@ -98,22 +98,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Owns:
-    """What a group comes first on: ``nodes`` by name, and those with GPUs of ``types``, as Slurm calls them. ``alone``:
-    nobody else's jobs start there."""
+    """What a group comes first on: ``nodes``, and all with GPUs of ``types``. ``others``: preempted, or never there."""
 
     group: str
     nodes: Sequence[str] = ()
     types: Sequence[str] = ()
-    alone: bool = False
-
-
-@dataclass(frozen=True)
-class Preempt:
-    """What becomes of others' jobs on nodes of a group that needs them. ``notice``: so many minutes later. ``again``:
-    they are in the queue again; otherwise they end."""
-
-    notice: int = 5
-    again: bool = True
+    others: str = "preempted"
 
 
 @dataclass(frozen=True)

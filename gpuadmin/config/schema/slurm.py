@@ -51,35 +51,12 @@ class Owns(Model):
 
     nodes: Annotated[list[HostName], Field(description="These nodes.")] = []
     types: Annotated[
-        list[GpuType],
-        Field(description="All nodes with GPUs of these types, as `gpu list` names them, that no group names itself."),
+        list[GpuType], Field(description="All nodes with GPUs of these types (`gpu list`) that no group names itself.")
     ] = []
     others: Annotated[
         Literal["preempted", "never"],
-        Field(
-            description="Others' jobs run there while the group leaves GPUs free, and are `preempted` when it needs "
-            "them; with `never` nobody else's job starts there."
-        ),
+        Field(description="Others' jobs get what is free there and are preempted when the group needs it; or never."),
     ] = "preempted"
-
-    @model_validator(mode="after")
-    def _some(self) -> Owns:
-        if not self.nodes and not self.types:
-            raise ValueError("say which: nodes, or types")
-        return self
-
-
-class Preempt(Model):
-    """How others' jobs leave the nodes of a group that needs them."""
-
-    notice: Annotated[
-        int,
-        Field(ge=0, le=1440, description="Minutes between the notice (mail, terminal, SIGTERM) and the end."),
-    ] = 5
-    then: Annotated[
-        Literal["requeue", "end"],
-        Field(description="Whether such a job is in the queue again then, or has ended. `gpu run` ends in any case."),
-    ] = "requeue"
 
 
 class OwnShare(Model):
@@ -168,7 +145,16 @@ class Slurm(Model):
             "controllers `cpuset` and `memory` of cgroup v2 for this: `[]` where they lack them."
         ),
     ] = ["cores", "memory"]
-    preempt: Annotated[Preempt, Field(description="How others leave nodes that a group `owns`.")] = Preempt()
+    preempted: Annotated[
+        Literal["requeue", "end"],
+        Field(
+            description="What becomes of jobs that have to leave a node which another group `owns`: they are in the "
+            "queue again, or have ended. `gpu run` ends in any case."
+        ),
+    ] = "requeue"
+    notice: Annotated[
+        int, Field(ge=0, le=1440, description="So many minutes before, they are told: by mail, terminal and SIGTERM.")
+    ] = 5
     groups: Annotated[list[OwnShare], Field(description="Groups of people with other shares or limits.")] = []
 
     @model_validator(mode="after")

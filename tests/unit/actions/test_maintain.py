@@ -38,8 +38,9 @@ def lines(ansible: Ansible) -> list[str]:
 
 
 def shown(cli: Cli) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(cli("maintain", "--json")[1])["result"]["windows"]
-    return found
+    """The windows that are announced."""
+    found = json.loads(cli("maintain", "--json")[1])["result"]["announcements"]
+    return [{**one, **one["window"]} for one in found if one["state"] == "announced"]
 
 
 @pytest.mark.holds("nobody is told of a window that is not held")
@@ -129,14 +130,17 @@ def test_a_site_without_a_queue(ansible: Ansible, cli: Cli) -> None:
     prepare(ansible, queue=False)
     code, out, err = cli(*WINDOW)
     assert code == 0, err
-    assert "no grant of a GPU runs into it" in out
+    assert "no grant of a GPU is kept that would run into it" in out
     assert [one.playbook for one in ansible.asked] == ["announce"]
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--from", "tomorrow", "--until", "2099-01-01", "--reason", "x", "node1"), "'tomorrow' is not a time"),
+        (
+            ("--from", "tomorrow", "--until", "2099-01-01", "--reason", "x", "node1"),
+            "isoformat string: 'tomorrow'",
+        ),
         (("--from", "2099-01-02", "--until", "2099-01-01", "--reason", "x", "node1"), "before --from, or past"),
         (("--from", "2020-01-01", "--until", "2020-01-02", "--reason", "x", "node1"), "before --from, or past"),
         ((*TIMES, "--reason", "{{ x }}", "node1"), "--reason: holds the template marker"),

@@ -374,10 +374,6 @@ CHECKS = {
         with_queue(QUEUE, "slurm: {groups: [{name: a, owns: {nodes: [nodee1]}}]}"),
         "error", "slurm.groups: a: owns", "nodes: nodee1 is not a node of the queue",
     ),
-    "nodes of groups alone": (
-        with_queue(QUEUE, "slurm: {groups: [{name: a, owns: {nodes: [node1, node2], others: never}}]}"),
-        "warning", "slurm.groups", "nobody else ever gets a GPU",
-    ),
     "limits of a group of nobody's": (
         {"gpuadmin.yml": "name: x\nlimits: {people: [{groups: [labb], memory: 8G}]}\n"},
         "warning", "limits.people", "nobody in users.yml has `group: labb`",

@@ -50,7 +50,8 @@ def test_an_exception_is_changed_by_root_alone(given: str, allowed: bool) -> Non
 
 
 UP, DRAIN = 3, 2
-PARTITIONS = f"{{gpu = {{state_up = {UP}}}, guest = {{state_up = {UP}}}, ['own-phd'] = {{state_up = {UP}}}, exception = {{state_up = {UP}}}}}"
+NAMES = ("gpu", "guest", "own-phd", "exception")
+PARTITIONS = f"{{{', '.join(f"['{name}'] = {{{{state_up = {UP}}}}}" for name in NAMES)}}}"
 
 
 @pytest.mark.parametrize(
@@ -67,9 +68,8 @@ PARTITIONS = f"{{gpu = {{state_up = {UP}}}, guest = {{state_up = {UP}}}, ['own-p
 def test_where_a_job_runs(job: str, uid: int, partition: str) -> None:
     script = f"local job = {{{job}}}; slurm_job_submit(job, {PARTITIONS}, {uid}); print(job.partition)"
     assert lua(script) == partition
-    assert lua(script.replace(f"guest = {{state_up = {UP}", f"guest = {{state_up = {DRAIN}")) == partition.replace(
-        ",guest", ""
-    )
+    drained = script.replace(f"['guest'] = {{state_up = {UP}", f"['guest'] = {{state_up = {DRAIN}")
+    assert lua(drained) == partition.removesuffix(",guest"), "one that only its jobs keep"
 
 
 @pytest.mark.parametrize(

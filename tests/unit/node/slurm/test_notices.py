@@ -254,8 +254,8 @@ def test_who_has_to_leave_a_group_s_node(host: Host, serve: StartServer, monkeyp
     host.look()
     host.jobs = [job(), job("5", "jiho")]
     found = partitions.Owned({"gpu1": "phd"}, ["gpu1"], 300, True)
-    monkeypatch.setattr(owned, "look_owned", lambda: found)
-    monkeypatch.setattr(owned, "look_guests", lambda: {"4": NOW + 400, "5": 0})
+    until = {"4": NOW + 400, "5": 0}
+    monkeypatch.setattr(owned, "look_guests", lambda jobs: [(one, until[one["id"]], found) for one in jobs])
     for _ in range(3):
         host.look()
     assert server.recipients == ["minji@example.org"]

@@ -8,15 +8,15 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.gate import Pla
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import owned, partitions, queue
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.partitions import Owned
 
-from gpuadmin.common.records.queue import Owns, Preempt
+from gpuadmin.common.records.queue import Owns
 from tests.support.fake_slurm import slurm
 
 TYPES = {"gpu1": "h100", "gpu2": "h100", "gpu3": "a100", "gpu4": ""}
 OFF = "PreemptMode=OFF"
 
 
-def lines(*owns: Owns, preempt: Preempt = Preempt()) -> list[str]:  # noqa: B008
-    text = "".join(partitions.format_partitions(TYPES, owns, preempt, "REST"))
+def lines(*owns: Owns, notice: int = 5, preempted: str = "requeue") -> list[str]:
+    text = "".join(partitions.format_partitions(TYPES, owns, notice, preempted, "REST"))
     return [
         one.replace("PartitionName=", "").replace(" State=UP", "").replace(" REST", "") for one in text.splitlines()
     ]
@@ -35,7 +35,7 @@ CASES = {
         ],
     ),
     "who names a node comes before who names its type": (
-        [Owns("a", ["gpu2"]), Owns("b", types=["h100", "a100"], alone=True)],
+        [Owns("a", ["gpu2"]), Owns("b", types=["h100", "a100"], others="never")],
         [
             *HEAD, f"gpu Nodes=gpu4 Default=YES PriorityTier=2 {OFF}",
             f"own-b Nodes=gpu1,gpu3,gpu4 AllowAccounts=b PriorityTier=2 {OFF}",
@@ -64,15 +64,15 @@ def test_the_partitions(owns: list[Owns], wanted: list[str]) -> None:
 
 
 def test_a_site_without_notice_and_requeue() -> None:
-    found = lines(Owns("a", ["gpu1"]), preempt=Preempt(0, False))
+    found = lines(Owns("a", ["gpu1"]), notice=0, preempted="end")
     assert "PreemptMode=CANCEL" in found
     assert "guest Nodes=gpu1 PriorityTier=1 GraceTime=0 PreemptMode=CANCEL" in found
 
 
 def test_a_partition_that_goes_keeps_its_jobs() -> None:
     """Slurm ends the jobs of a partition that it does not find (seen)."""
-    before = "".join(partitions.format_partitions(TYPES, [Owns("a", ["gpu1", "gpu2"])], Preempt(), "REST"))
-    now = "".join(partitions.format_partitions({"gpu1": "h100"}, [], Preempt(), "REST"))
+    before = "".join(partitions.format_partitions(TYPES, [Owns("a", ["gpu1", "gpu2"])], 5, "end", "REST"))
+    now = "".join(partitions.format_partitions({"gpu1": "h100"}, [], 5, "end", "REST"))
     kept = partitions.keep_partitions(before, now, ["gpu1"])
     assert [one.split()[:4] for one in kept] == [
         [f"PartitionName={name}", "Nodes=gpu1", "State=DRAIN", "PreemptMode=OFF"]

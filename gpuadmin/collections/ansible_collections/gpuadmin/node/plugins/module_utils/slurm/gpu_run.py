@@ -92,7 +92,7 @@ def run_here(job: str, lock: str, command: Sequence[str], language: str) -> int:
         try:
             mine = [one for one in queue.ask_jobs() if one["id"] == job]
             ended = not os.path.exists(grant) and not mine
-            leaving = [] if ended else owned.look_leaving(mine)
+            leaving = [] if ended else [one for one in owned.look_guests(mine) if one[1]]
         except NodeError:  # guard: a queue that does not answer ends nobody's command
             return 0
         for one, until, found in leaving:

@@ -51,7 +51,7 @@ def leaving(jobs: Iterable[Mapping[str, Any]], now: float) -> list[Turn]:
     return [
         Turn("ends", f"preempted {one['id']} {one['start']}", one["user"], one["id"].partition("_")[0], now,
              one["gpus"], one["nodes"], until, _name(one["name"]), owner=owned.find_owner(found, one["nodes"]))
-        for one, until, found in owned.look_leaving(one for one in jobs if one["gpus"])
+        for one, until, found in owned.look_guests(jobs) if until
     ]  # fmt: skip
 
 

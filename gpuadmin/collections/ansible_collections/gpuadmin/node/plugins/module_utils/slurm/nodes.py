@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuadmin.common.names import SLURM_WORDS, name_gpu_type
-from gpuadmin.common.records.queue import Owns, Preempt
+from gpuadmin.common.records.queue import Owns
 
 from ..errors import NodeError
 from ..fields import quoted, whole_number
@@ -25,7 +25,6 @@ WHOLE = "whole"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}\Z")
 HEAD = "# Managed by gpuadmin.\n"
-WITH_NOTICE = Preempt()
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def known(
 
 def nodes_conf(
     nodes: Sequence[Node], hours: int, controller: tuple[str, str],
-    owned: Sequence[Owns] = (), preempt: Preempt = WITH_NOTICE,
+    owned: Sequence[Owns] = (), notice: int = 5, preempted: str = "requeue",
 ) -> str:  # fmt: skip
     """The controller (its host name and address), the nodes, and the partitions. A job gets its share
     of a node for each processor and GPU. Hours of GPUs count as used; so does taking a GPU's share of processors or
@@ -103,7 +102,7 @@ def nodes_conf(
         # guard: what keeps a GPU from others counts as that GPU -> weights
         weights = f"CPU={1 / processors:.6f},Mem={1024 / (memory * processors):.6f}G,{weights}"
     rest = f"MaxTime={hours}:00:00 DefaultTime=1:00:00 TRESBillingWeights={weights}{share}"
-    lines += partitions.format_partitions({one.name: one.type for one in nodes}, owned, preempt, rest)
+    lines += partitions.format_partitions({one.name: one.type for one in nodes}, owned, notice, preempted, rest)
     if not all(_ADDRESS.match(one) for one in controller):  # guard: no line for Slurm is made of a controller's name
         raise NodeError(f"{quoted(controller)} is not a host and its address")
     return f"{HEAD}SlurmctldHost={controller[0]}({controller[1]})\n" + "".join(lines)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
 from gpuadmin.common.records.files import File, FilesOrder
-from gpuadmin.common.records.queue import Group, Owns, Preempt
+from gpuadmin.common.records.queue import Group, Owns
 
 from ..answer import Answer
 from ..documents import entries
@@ -148,7 +148,8 @@ class SlurmNodes:
     address: str
     #: The nodes that a group comes first on, and how others leave them then.
     owned: Sequence[Owns] = ()
-    preempt: Preempt = nodes.WITH_NOTICE
+    notice: int = 5
+    preempted: str = "requeue"
     #: The contents of slurm.conf and cgroup.conf; without them those that are there stay.
     slurm_conf: str = ""
     cgroup_conf: str = ""
@@ -182,7 +183,7 @@ def write_nodes(document: SlurmNodes, check: bool, state: str = STATE) -> Answer
     }
     given = {"slurm.conf": document.slurm_conf, "cgroup.conf": document.cgroup_conf}
     controller = (os.uname().nodename, document.address)
-    conf = nodes.nodes_conf(found, document.hours, controller, document.owned, document.preempt)
+    conf = nodes.nodes_conf(found, document.hours, controller, document.owned, document.notice, document.preempted)
     leaving = partitions.keep_partitions(_there(document.directory, "nodes.conf"), conf, [one.name for one in found])
     # guard: a partition that goes stays while there are jobs -> False
     conf += "".join(leaving if leaving and queue.owners() != [] else [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ..errors import NodeError
@@ -39,14 +40,15 @@ TOLD = "leaving.json"
 _FIELDS = {"JobArrayID": 32, "Partition": 64, "PreemptTime": 24, "EndTime": 24}
 
 
-def look_guests() -> dict[str, int]:
-    """Job → when it has to leave, of those that may be preempted; 0: nobody needs its GPUs. Raises NodeError."""
-    found = {}
-    for row in queue.table(_FIELDS, states="--states=RUNNING"):
+def look_guests(jobs: Iterable[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], int, Owned]]:
+    """Of these jobs those that may be preempted, and when they have to leave; 0: nobody needs their GPUs. Raises
+    NodeError."""
+    found, until = look_owned(), {}
+    for row in queue.table(_FIELDS, states="--states=RUNNING") if found.guests else ():
         id, partition, preempted, end, *_ = [*(cell.strip() for cell in row.split(queue.BETWEEN)), "", "", ""]
         if partition == partitions.GUEST:
-            found[id] = (queue.number(end) or 0) if queue.number(preempted) else 0
-    return found
+            until[id] = (queue.number(end) or 0) if queue.number(preempted) else 0
+    return [(one, until[one["id"]], found) for one in jobs if one["id"] in until]
 
 
 def describe(found: Owned, language: str, nodes: Collection[str] | None = None) -> list[str]:
@@ -60,16 +62,12 @@ def describe(found: Owned, language: str, nodes: Collection[str] | None = None) 
 
 
 def describe_guests(jobs: Iterable[Mapping[str, Any]], language: str) -> list[str]:
-    """A line for each of these jobs that may be preempted, or has to leave; nothing where Slurm does not say."""
-    try:
-        found = look_owned()
-        guests = look_guests() if found.guests else {}
-    except NodeError:
-        return []
-    lines = []
-    for one in (one for one in jobs if one["id"] in guests):
-        leaves = [format_leave(one, guests[one["id"]], found, language)] if guests[one["id"]] else []
-        lines += leaves or describe(found, language, one["nodes"].split(","))
+    """What is said of these jobs if they may be preempted, or have to leave; nothing where Slurm does not say."""
+    lines: list[str] = []
+    with suppress(NodeError):
+        for one, until, found in look_guests(jobs):
+            leave = [format_leave(one, until, found, language)] if until else []
+            lines += leave or describe(found, language, one["nodes"].split(","))
     return lines
 
 
@@ -82,19 +80,12 @@ def find_owner(found: Owned, nodes: str) -> str:
     return ", ".join(dict.fromkeys(found.owners[one] for one in nodes.split(",") if one in found.owners))
 
 
-def look_leaving(jobs: Iterable[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], int, Owned]]:
-    """Of these jobs those that have to leave, and when. Raises NodeError."""
-    found = look_owned()
-    guests = look_guests() if found.guests else {}
-    return [(one, until, found) for one in jobs if (until := guests.get(one["id"], 0))]
-
-
 def tell_terminals(places: Places, devices: str = "/dev") -> list[str]:
     """Tell whoever has to leave this node on their terminals, once. Returns whom; nobody where Slurm does not say."""
     held = {one.id: one.uid for one in grants.read(places.state, places.run)[0] if one.source == grants.SOURCE}
     path, done = os.path.join(places.run, TOLD), []
     try:
-        leaving = look_leaving(queue.ask_jobs()) if held else []
+        leaving = [one for one in look_guests(queue.ask_jobs()) if one[1]] if held else []
         told = set(json.loads(read_bytes(path) or b"[]")) if leaving else set()
     except (NodeError, ValueError):
         return []

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuadmin.common.records.queue import Owns, Preempt
+from gpuadmin.common.records.queue import Owns
 
 from . import queue
 
@@ -33,13 +33,13 @@ class Owned:
 
 
 def format_partitions(
-    nodes: Mapping[str, str], owned: Sequence[Owns], preempt: Preempt, rest: str
-) -> list[str]:  # fmt: skip
+    nodes: Mapping[str, str], owned: Sequence[Owns], notice: int, preempted: str, rest: str
+) -> list[str]:
     """Lines of nodes.conf. ``nodes``: node → the type of its GPUs. ``rest``: what all partitions have in common."""
     owners = find_owners(nodes, owned)
     free = [one for one in nodes if one not in owners]
     # guard: on nodes that are a group's alone nobody else's job starts -> list(owners)
-    shared = [one for one in owners if not owners[one].alone]
+    shared = [one for one in owners if owners[one].others != "never"]
 
     def line(name: str, members: Iterable[str], *words: str) -> str:
         default = ["Default=YES"] if name == (ANY if free else GUEST) else []
@@ -47,7 +47,7 @@ def format_partitions(
 
     if not owners:
         return [line(ANY, free)]
-    mode = "REQUEUE" if preempt.again else "CANCEL"
+    mode = "REQUEUE" if preempted == "requeue" else "CANCEL"
     # who has asked for a signal before the end (--signal) gets it with the notice
     lines = [f"PreemptType=preempt/partition_prio\nPreemptMode={mode}\nPreemptParameters=send_user_signal\n"]
     stays = "PreemptMode=OFF"  # guard: nobody is preempted where nobody comes first
@@ -56,7 +56,7 @@ def format_partitions(
         own = [one for one in owners if owners[one].group == group]
         lines.append(line(f"{OWN}{group}", [*own, *free], f"AllowAccounts={group}", "PriorityTier=2", stays))
     if shared:
-        lines.append(line(GUEST, shared, "PriorityTier=1", f"GraceTime={preempt.notice * 60} PreemptMode={mode}"))
+        lines.append(line(GUEST, shared, "PriorityTier=1", f"GraceTime={notice * 60} PreemptMode={mode}"))
     return [*lines, line(EXCEPTIONS, owners, "RootOnly=YES", "PriorityTier=1", stays)]
 
 
