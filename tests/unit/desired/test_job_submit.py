@@ -51,7 +51,7 @@ def test_an_exception_is_changed_by_root_alone(given: str, allowed: bool) -> Non
 
 UP, DRAIN = 3, 2
 NAMES = ("gpu", "guest", "own-phd", "exception")
-PARTITIONS = f"{{{', '.join(f"['{name}'] = {{{{state_up = {UP}}}}}" for name in NAMES)}}}"
+PARTITIONS = "{" + ", ".join(f"['{name}'] = {{state_up = {UP}}}" for name in NAMES) + "}"
 
 
 @pytest.mark.parametrize(
