@@ -59,7 +59,7 @@ def begin_window(options: Options, name: str) -> int:
     if not window.begin <= time.time() < window.until:  # guard: nothing is done at another time than people were told
         times = f"from {clock(window.begin)} to {clock(window.until)}"
         raise RefusedError(f"the window is {times}", hint=f"gpuadmin maintain --move {id} --from TIME --until TIME")
-    verb, rest = (window.verb[0], window.verb[1:]) if window.verb else ("", ())
+    verb, *rest = window.verb or [""]
     agreed = ["--yes"] if options.yes and verb != "run" else []  # which asks nothing
     command = [sys.executable, "-m", "gpuadmin", verb, "--site", site, *agreed, *rest]
     # guard: a window stays where its verb fails -> 0

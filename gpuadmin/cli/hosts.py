@@ -264,7 +264,6 @@ def maintain(
 
     \b
     gpuadmin maintain --from '2026-11-28 18:00' --until '2026-11-28 20:00' --reason driver gpu1 -- reboot gpu1
-    gpuadmin maintain --move 1f2e3d4c --from '2026-11-29 18:00' --until '2026-11-29 20:00'
     """
     from gpuadmin.actions import announce, maintain
 

@@ -147,10 +147,7 @@ class Slurm(Model):
     ] = ["cores", "memory"]
     preempted: Annotated[
         Literal["requeue", "end"],
-        Field(
-            description="What becomes of jobs that have to leave a node which another group `owns`: they are in the "
-            "queue again, or have ended. `gpu run` ends in any case."
-        ),
+        Field(description="Whether jobs that leave a node which another group `owns` are in the queue again, or end."),
     ] = "requeue"
     notice: Annotated[
         int, Field(ge=0, le=1440, description="So many minutes before, they are told: by mail, terminal and SIGTERM.")

@@ -17,7 +17,6 @@ from . import queue
 ANY, GUEST, OWN = "gpu", "guest", "own-"
 #: Where an admin's exception runs on nodes of groups: it preempts nobody, and nobody preempts it.
 EXCEPTIONS = "exception"
-_ASK = ("scontrol", "--oneliner", "show", "partition")
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z]+)=(\S*)")
 
 
@@ -88,7 +87,7 @@ def read_fields(text: str) -> dict[str, dict[str, str]]:
 
 def look_owned() -> Owned:
     """Whose nodes they are, as slurmctld has it. Raises NodeError."""
-    fields = read_fields(queue.ask(_ASK))
+    fields = read_fields(queue.ask(("scontrol", "--oneliner", "show", "partition")))
     members = {name: queue.names(one.get("Nodes", "")).split(",") for name, one in fields.items()}
     owners = {
         node: name[len(OWN) :]
