@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime
 
-from gpuadmin.actions.announce import Announcing, announce, take_back
+from gpuadmin.actions.announce import Announcing, announce, list_announcements, take_back
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.announcements import Announcements, Window
 from gpuadmin.config.fields import plain_text
@@ -17,6 +17,7 @@ from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.session import opened
 
+__all__ = ["begin_window", "list_announcements", "maintain", "take_back"]
 _TEXTS = {
     "en": "Maintenance of {{hosts}}: {begin} to {until}\n{reason}\nNothing starts there that would run into it, and "
     "GPUs that were granted go back before. Save your work: programs may be ended.",
@@ -63,7 +64,7 @@ def begin_window(options: Options, name: str) -> int:
     agreed = ["--yes"] if options.yes and verb != "run" else []  # which asks nothing
     command = [sys.executable, "-m", "gpuadmin", verb, "--site", site, *agreed, *rest]
     # guard: a window stays where its verb fails -> 0
-    code = subprocess.run(command, check=False).returncode if verb else 0
+    code = subprocess.run(command, check=False, stdout=sys.stderr if options.json else None).returncode if verb else 0
     return code or take_back(options, id)
 
 

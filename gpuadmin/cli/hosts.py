@@ -242,7 +242,7 @@ def ssh(host: str, arguments: tuple[str, ...], site: str | None) -> int:
     return ssh(site, host, arguments[1:] if arguments[:1] == ("--",) else arguments)
 
 
-@click.command("maintain", cls=HostCommand)
+@click.command("maintain")
 @click.argument("hosts", required=False)
 @click.argument("words", metavar="[-- VERB...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--from", "begin", metavar="TIME", help="When it begins: '2026-11-28 18:00'.")
@@ -260,25 +260,24 @@ def maintain(
     """Announce that nodes are maintained, and hold it: no job starts and no grant is given that would run into it.
 
     HOSTS are nodes, or an Ansible pattern. People are told as by announce: by mail, at login and on the dashboard.
-    Without HOSTS it shows what is announced, as announce --list. Options come before HOSTS, or before `--`.
+    Without HOSTS it shows everything that is announced. VERB is a verb of gpuadmin with its options.
 
     \b
     gpuadmin maintain --from '2026-11-28 18:00' --until '2026-11-28 20:00' --reason driver gpu1 -- reboot gpu1
     """
-    from gpuadmin.actions import announce, maintain
+    from gpuadmin.actions import maintain as action
 
     if sum(one is not None for one in (hosts, move, cancel, now)) > 1:
         raise click.UsageError("HOSTS, --move, --cancel, --begin: one of them")
     if hosts or move:
         if begin is None or until is None or (reason is None) != (hosts is None):
             raise click.UsageError("HOSTS need --from, --until and --reason; --move ID needs --from and --until")
-        verb = words[1:] if words[:1] == ("--",) else words
-        return maintain.maintain(options, mail, (begin, until), hosts or "", reason or "", verb, move)
+        return action.maintain(options, mail, (begin, until), hosts or "", reason or "", words, move)
     if begin or until or reason or mail != MailOptions():
         raise click.UsageError("which nodes? gpuadmin maintain [OPTIONS] HOSTS [-- VERB...]")
     if cancel is not None:
-        return announce.take_back(options, cancel)
-    return announce.list_announcements(options) if now is None else maintain.begin_window(options, now)
+        return action.take_back(options, cancel)
+    return action.list_announcements(options) if now is None else action.begin_window(options, now)
 
 
 @click.command("run", cls=HostCommand)

@@ -8,6 +8,7 @@ from tests.support.queued_cluster import CONTROLLER, SLURM, queued
 
 pytestmark = [pytest.mark.lab, pytest.mark.root]  # light hosts, which have GPUs
 OWNED = SLURM.replace("}", ", notice: 1, groups: [{name: phd, owns: {nodes: [node1]}}]}")
+PLAIN = SLURM.replace("}", ", groups: [{name: phd}]}")
 STATES = "sacct -X -D -n --allusers --starttime=now-1hour -o user%20,state%20,nodelist%20"
 
 
@@ -38,7 +39,7 @@ def test_a_group_s_job_preempts_another_s_on_its_node_and_they_are_told(cluster:
         ended = cluster.admin(CONTROLLER, STATES).splitlines()
         assert ["jiho", "PREEMPTED", "node1"] in [line.split() for line in ended]
         # nobody comes first any more: what runs goes on
-        with cluster.settings(lambda text: text.replace(OWNED, SLURM)):
+        with cluster.settings(lambda text: text.replace(OWNED, PLAIN)):
             cluster.gpuadmin("provision", "--yes")
         assert _jobs(cluster) == [("jiho", "", True), ("jiho", "node2", False), ("minji", "node1", False)]
         assert "comes first" not in cluster.person("jiho", "node2", "gpu list")

@@ -110,7 +110,7 @@ def test_its_verb_runs_at_its_time(ansible: Ansible, cli: Cli, monkeypatch: pyte
     ran: list[list[str]] = []
     status = [1]
 
-    def run(command: list[str], check: bool) -> subprocess.CompletedProcess[str]:
+    def run(command: list[str], check: bool, stdout: object) -> subprocess.CompletedProcess[str]:
         ran.append(command)
         return subprocess.CompletedProcess(command, status[0])
 
