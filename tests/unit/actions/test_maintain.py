@@ -92,6 +92,7 @@ def test_it_is_moved_and_called_off(ansible: Ansible, cli: Cli) -> None:
     assert entry["closed_from"] == new["begin"]
     answer, ansible.answer = ansible.answer, RunResult({"storage1": HostResult("failed", message="no")})
     assert cli("maintain", "--cancel", new["id"], "--yes")[0] == 3
+    assert ansible.asked[-1].playbook == "run", "logins still show it"
     assert shown(cli) == [new]
     ansible.answer = answer
     assert cli("maintain", "--cancel", new["id"], "--yes")[0] == 0
