@@ -13,7 +13,7 @@ from tests.support.lab_cluster import Cluster
 from tests.support.monitored import SETTINGS, monitor_host
 from tests.support.queued_cluster import SLURM, queued
 
-pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.slow]  # light hosts, which have GPUs
+pytestmark = [pytest.mark.lab, pytest.mark.root]  # light hosts, which have GPUs
 NODE = "node1"
 #: A stand-in for PyTorch, which labs cannot fetch: whether a GPU can be used is whether its device can be opened.
 TORCH = """
