@@ -22,6 +22,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import (
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.report import Reports, UserReport
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished, LateError, program, run, run_command
+from ansible_collections.gpuadmin.node.plugins.module_utils.unit_status import print_outcome
 
 
 def test_what_a_program_complains_of() -> None:

@@ -6,6 +6,7 @@ from ..files import make_directory
 from ..limits import amounts, docker_amounts, room
 from ..metrics.exposition import Samples
 from ..metrics.running import RUN, write
+from ..unit_status import print_outcome
 from . import amount_notices, home_quotas
 
 TEXT = "room.prom"
