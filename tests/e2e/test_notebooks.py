@@ -77,7 +77,7 @@ def run_cell(page: Browser, base: str, code: str) -> str:
         assert time.monotonic() < end, page.ask("document.body.innerText")
         page.ask("document.querySelector('.jp-Dialog .jp-mod-accept')?.click()")
         page.ask("document.querySelector('.jp-Notebook .cm-content').focus()")
-        if code not in page.ask("document.querySelector('.jp-Notebook').innerText"):
+        if code.splitlines()[0] not in page.ask("document.querySelector('.jp-Notebook').innerText"):
             page.order("Input.insertText", text=code)
         for kind in ("rawKeyDown", "keyUp"):
             page.order(
