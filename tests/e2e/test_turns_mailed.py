@@ -68,7 +68,7 @@ def test_a_turn_is_told_by_mail(mailed: Cluster) -> None:
     # the mail server is away when an admin ends it, and nothing is lost
     mailed.admin(CONTROLLER, "systemctl stop sink")
     mailed.admin(CONTROLLER, f"scancel {mine}")
-    mailed.wait(lambda: mailed.ssh("admin", CONTROLLER, f"sacct -nXj {mine} -o end | grep -v Unknown"))
+    mailed.wait(lambda: mailed.ssh("admin", CONTROLLER, f"sudo sacct -nXj {mine} -o end | grep -v Unknown"))
     for _ in range(3):
         mailed.admin(CONTROLLER, LOOK)
     quiet(mailed)
