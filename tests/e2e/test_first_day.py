@@ -45,9 +45,9 @@ TRAIN = "import torch\nprint('GPU', torch.cuda.is_available())\n"
 
 
 @pytest.fixture
-def site(cluster: Cluster) -> Iterator[Cluster]:
+def site(with_queue: Cluster) -> Iterator[Cluster]:
     """With a queue and a monitor host; minji and jiho are new."""
-    with monitor_host(cluster), queued(cluster, f"{SLURM}\n{SETTINGS}") as found:
+    with monitor_host(with_queue), queued(with_queue, f"{SLURM}\n{SETTINGS}") as found:
         yield found
 
 

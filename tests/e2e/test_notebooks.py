@@ -32,9 +32,9 @@ PHONE = "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Geck
 
 
 @pytest.fixture
-def notebooks(cluster: Cluster) -> Iterator[Cluster]:
-    bring(cluster, Notebooks().packages, "node1", "node2")
-    with monitor_host(cluster), queued(cluster, SITE) as found:
+def notebooks(with_queue: Cluster) -> Iterator[Cluster]:
+    bring(with_queue, Notebooks().packages, "node1", "node2")
+    with monitor_host(with_queue), queued(with_queue, SITE) as found:
         yield found
 
 

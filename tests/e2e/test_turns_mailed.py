@@ -18,9 +18,9 @@ RECORDS = "/var/lib/gpuadmin/slurm"
 
 
 @pytest.fixture
-def mailed(cluster: Cluster) -> Iterator[Cluster]:
+def mailed(with_queue: Cluster) -> Iterator[Cluster]:
     """A queue that mails; minji and jiho have addresses."""
-    with cluster.settings(lambda text: f"{text}\nmail: {json.dumps(MAIL)}\n"), queued(cluster) as found:
+    with with_queue.settings(lambda text: f"{text}\nmail: {json.dumps(MAIL)}\n"), queued(with_queue) as found:
         for name in ("minji", "jiho"):
             found.gpuadmin("change-user", name, "--email", f"{name}@example.org", "--yes")
         found.admin(CONTROLLER, LOOK)  # it looks once without telling anybody
