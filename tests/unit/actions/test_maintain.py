@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.actions import maintain as action
 from gpuadmin.announcements import Announcements
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Ansible, Cli, ansible
@@ -115,10 +114,10 @@ def test_its_verb_runs_at_its_time(ansible: Ansible, cli: Cli, monkeypatch: pyte
         ran.append(command)
         return subprocess.CompletedProcess(command, status[0])
 
-    monkeypatch.setattr(action.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     code, _, err = cli("maintain", "--begin", one["id"], "--yes")
     assert (code, "the window is from 2099-01-01 18:00" in err, ran) == (5, True, [])
-    monkeypatch.setattr(action.time, "time", lambda: one["begin"] + 1)
+    monkeypatch.setattr(time, "time", lambda: one["begin"] + 1)
     assert cli("maintain", "--begin", one["id"], "--yes")[0] == 1
     assert len(shown(cli)) == 1
     status[0] = 0

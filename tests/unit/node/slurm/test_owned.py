@@ -117,7 +117,12 @@ def test_what_people_read(shown: Path) -> None:
 @pytest.mark.holds("who has to leave a node is told once on their terminals")
 def test_terminals_are_told_once(shown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, int]] = []
-    monkeypatch.setattr(owned.terminals, "tell", lambda text, devices, uid: told.append((text, uid)) or 1)
+
+    def tell(text: str, devices: str, uid: int) -> int:
+        told.append((text, uid))
+        return 1
+
+    monkeypatch.setattr(owned.terminals, "tell", tell)
     monkeypatch.setattr(queue, "ask_jobs", lambda: JOBS)
     places = Places(state=str(tmp_path), run=str(tmp_path))
     assert owned.tell_terminals(places) == [], "no job is on this node: nobody is asked"

@@ -6,7 +6,7 @@ import time
 
 from ..gpus import reconcile
 from ..gpus.gate import Places
-from ..unit_status import said
+from ..unit_status import print_outcome
 from . import job_use, owned, slice_limits
 
 
@@ -18,4 +18,4 @@ def main(places: Places | None = None) -> int:
     told = owned.tell_terminals(where)
     limits = slice_limits.apply(where, time.time())
     done = [*outcome.done, *told, *limits.done]
-    return said(done or ["nothing is to be done"], [*outcome.problems, *limits.problems])
+    return print_outcome(done or ["nothing is to be done"], [*outcome.problems, *limits.problems])
