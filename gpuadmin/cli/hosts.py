@@ -262,6 +262,27 @@ def run(options: Options, hosts: str, words: tuple[str, ...]) -> int:
     return run(options, hosts, words)
 
 
+@click.command("upgrade")
+@click.argument("hosts", metavar="HOST...", nargs=-1, required=True, shell_complete=pattern())
+@click.option("--security", is_flag=True, help="Only security updates, and what they need.")
+@click.option("--when-idle", is_flag=True, help="Wait with a reboot until nobody is on the node, for a day at most.")
+@run_options()
+def upgrade(hosts: tuple[str, ...], security: bool, when_idle: bool, options: Options) -> int:
+    """Upgrade hosts without images, one after the other, and reboot those that need it and that nobody uses.
+
+    What would be upgraded is shown first, and only that is. After each host it looks whether all that was well is well,
+    and stops at the first where it is not. Settings that you have changed stay, nothing is removed, and the GPU's
+    driver is held. Storage comes last. Nodes with images are left out: build-image and push-image are for them.
+
+    \b
+    gpuadmin upgrade all --security --check
+    gpuadmin upgrade monitor1 storage1
+    """
+    from gpuadmin.actions.upgrade import upgrade
+
+    return upgrade(options, hosts, security=security, when_idle=when_idle)
+
+
 @click.command("reboot")
 @power_options
 @run_options()
