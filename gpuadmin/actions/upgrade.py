@@ -17,9 +17,10 @@ from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.power import Decision, Step
 from gpuadmin.results import RunResult
-from gpuadmin.session import Session, opened
+from gpuadmin.session import opened
 
 ADVICE = "settle what is said above, then run it again: it goes on where it stopped"
+_WAITS = ("packages", "reboot", "interrupted", "problems")  # one of these is something to do
 _BOOTED = re.compile(r"linux-image-\d")  # a kernel, in use after a boot
 
 
@@ -30,12 +31,12 @@ def upgrade(options: Options, patterns: Sequence[str], *, security: bool, when_i
         names = [one.name for one in targets]
         looked = session.look("upgrade", names, {"gpuadmin_upgrade": {"step": "look", "security": security}})
         answers = Answers.of(looked.hosts, names, "updates")
-        found = {name: answers.known[name] for name in names if name in answers.known and _waits(answers.known[name])}
+        found = {name: one for name, one in answers.known.items() if any(one[key] for key in _WAITS)}
         needed = {name for name, one in found.items() if one["reboot"] or any(map(_BOOTED.match, one["packages"]))}
         storage = any(one.serves and one.name in needed for one in targets)  # the nodes let its homes go, and boot, too
-        boot = tuple(one.name for one in targets if one.name in needed or (storage and one.people))
-        request = PowerRequest("reboot", boot, when_idle, None, force=False)
-        queue, decision = look_and_decide(session, request)[2:] if boot else (Away(session), Decision((), {}))
+        asked = tuple(one.name for one in targets if one.name in needed or (storage and one.people))
+        request = PowerRequest("reboot", asked, when_idle, None, force=False)
+        queue, decision = look_and_decide(session, request)[2:] if asked else (Away(session), Decision((), {}))
         together = len(decision.steps) > 1
         booting = [name for name in decision.hosts if together or name in needed]
         builder = PlanBuilder(f"Upgrade {counted(len(found), 'host')} of {session.site.settings.name}, one by one")
@@ -61,15 +62,18 @@ def upgrade(options: Options, patterns: Sequence[str], *, security: bool, when_i
         def ask(hosts: Sequence[str], **step: Any) -> RunResult:
             return session.run("upgrade", hosts, {"gpuadmin_upgrade": {"security": security, **step}}, check=False)
 
+        def boot(which: Decision) -> RunResult:
+            return go(session, request, queue, which)[0]
+
         def steps() -> Iterator[Callable[[], RunResult]]:
             for name, one in found.items():
                 shown = {key: value["new"] for key, value in one["packages"].items()}
                 yield partial(ask, [name], step="upgrade", shown=shown)
                 if name in booting and not together:
-                    yield lambda: go(session, request, queue, Decision((Step((name,), "switch", "reboots"),), {}))[0]
+                    yield partial(boot, Decision((Step((name,), "switch", "reboots"),), {}))
                     yield partial(ask, [name], step="well")
             if together:
-                yield lambda: go(session, request, queue, decision)[0]
+                yield partial(boot, decision)
                 yield partial(ask, booting, step="well")
 
         run = RunResult({})
@@ -83,11 +87,6 @@ def upgrade(options: Options, patterns: Sequence[str], *, security: bool, when_i
         if result["untouched"]:
             echo(f"Not touched: {', '.join(result['untouched'])}", err=True)
         return report(session, run, result, advice=ADVICE, unknown=[answers])
-
-
-def _waits(found: Mapping[str, Any]) -> bool:
-    """Whether there is something to do on a host."""
-    return any(found[key] for key in ("packages", "reboot", "interrupted", "problems"))
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:

@@ -75,7 +75,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Updates:
-    """What would be upgraded. `held`: stays. `reboot`: why it should be rebooted now. `problems`: of the last upgrade."""
+    """What would be upgraded. `held`: stays. `reboot`: why it should boot now. `problems`: of the last upgrade."""
 
     packages: dict[str, Update]
     held: list[str]
@@ -86,11 +86,10 @@ class Updates:
 
 @dataclass(frozen=True)
 class Waiting:
-    """How many security updates wait, since when the first of them does, and when that was looked for."""
+    """How many security updates wait, and since when the first of them does."""
 
     security: Count
     since: Optional[Time]
-    looked: Time
     reboot: list[str]
 
 

@@ -1,6 +1,7 @@
 """What waits to be upgraded on a host of Debian's family, the upgrade of just that, and whether the host is well then.
 
-apt starts this file when its lists are new and after each dpkg (role node_state): `gpuadmin status` reads what it wrote.
+apt starts this file when its lists are new and after each dpkg (role node_state), and `gpuadmin status` reads what it
+wrote.
 """
 
 from __future__ import annotations
@@ -106,11 +107,14 @@ def interrupted(directory: str = "/var/lib/dpkg/updates") -> bool:
 
 def reboot_reasons(root: str = "/") -> list[str]:
     """Why the host should be rebooted as it is now: packages ask for it, or it would boot another kernel."""
-    asked = os.path.exists(os.path.join(root, "run/reboot-required"))
     links = [one for path in ("vmlinuz", "boot/vmlinuz") if os.path.islink(one := os.path.join(root, path))]
     boots = os.path.basename(os.readlink(links[0])).partition("-")[2] if links else ""
-    kernel = [f"kernel {boots}"] if boots not in ("", os.uname().release) else []
-    return kernel or (["a package asks for it"] if asked else [])
+    if os.uname().release in kernels.kernels(root) and boots not in (
+        "",
+        os.uname().release,
+    ):  # a container runs another
+        return [f"kernel {boots}"]
+    return ["a package asks for it"] if os.path.exists(os.path.join(root, "run/reboot-required")) else []
 
 
 def problems() -> list[str]:
@@ -140,4 +144,4 @@ def waiting() -> Waiting | None:
     if text is None:
         return None
     since = json.loads(text)
-    return Waiting(len(since), min(since.values(), default=None), int(os.stat(COUNTED).st_mtime), reboot_reasons())
+    return Waiting(len(since), min(since.values(), default=None), reboot_reasons())
