@@ -1,7 +1,6 @@
 """What waits to be upgraded on a host of Debian's family, the upgrade of just that, and whether the host is well then.
 
-apt starts this file when its lists are new and after each dpkg (role node_state), and `gpuadmin status` reads what it
-wrote.
+apt starts this file when its lists are new and after each dpkg; `gpuadmin status` reads what it wrote.
 """
 
 from __future__ import annotations
@@ -56,7 +55,9 @@ def upgrade(security: bool, shown: Mapping[str, str], timeout: int) -> list[str]
     if other:  # guard: what is upgraded is what was shown
         raise NodeError(f"more waits than was shown ({', '.join(other)}): run it again, which shows it")
     if found:
+        by_others = run(("apt-mark", "showauto", *found)).split()
         _do(command, timeout)
+        run(("apt-mark", "auto", *by_others))  # apt takes what it was given by name for wanted by itself
     return [f"{name} {one.old or '(new)'} → {one.new}" for name, one in found.items()]
 
 
