@@ -42,8 +42,6 @@ def upgrade(options: Options, patterns: Sequence[str], *, security: bool, when_i
         builder = PlanBuilder(f"Upgrade {counted(len(found), 'host')} of {session.site.settings.name}, one by one")
         for name, one in found.items():
             builder.add_all([name], _lines(one))
-            for why in one["problems"]:
-                builder.warn(f"{name}: {why}; the run ends at this host if that is so after it")
         builder.add_all(booting, ["reboots at the end, with the storage host" if together else "reboots"])
         for name, why in answers.unknown.items():
             builder.warn(f"{name} is left out: {why}")
@@ -93,7 +91,6 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     """What happens to a host: `openssl 3.0.15-1 → 3.0.17-1 (security)`."""
     if found["interrupted"]:
         yield "configures what an interrupted dpkg has left (dpkg --configure -a)"
-    if found["problems"]:
-        yield "looks whether it is well again"
+    yield from (f"looks whether that is over: {why}" for why in found["problems"])
     for name, one in found["packages"].items():
         yield f"{name} {one['old'] or '(new)'} → {one['new']}{' (security)' if one['security'] else ''}"

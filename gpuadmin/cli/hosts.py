@@ -270,9 +270,9 @@ def run(options: Options, hosts: str, words: tuple[str, ...]) -> int:
 def upgrade(hosts: tuple[str, ...], security: bool, when_idle: bool, options: Options) -> int:
     """Upgrade hosts without images, one after the other, and reboot those that need it and that nobody uses.
 
-    What would be upgraded is shown first, and only that is. After each host it looks whether all that was well is well,
-    and stops at the first where it is not. Settings that you have changed stay, nothing is removed, and the GPU's
-    driver is held. Storage comes last. Nodes with images are left out: build-image and push-image are for them.
+    Only what was shown is upgraded. It stops after the first host where something that was well is not. Settings that
+    you have changed stay, nothing is removed, the GPU's driver is held, and storage comes last. Nodes with images are
+    left out: build-image and push-image are for them.
 
     \b
     gpuadmin upgrade all --security --check

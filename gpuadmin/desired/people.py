@@ -35,14 +35,14 @@ def accounts(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 
 def sshd_settings(policy: AuditSsh) -> dict[str, str]:
-    """Keyword → value of what `provision` sets of sshd, beside keys and PAM."""
-    values = {
-        "PasswordAuthentication": "no" if policy.passwords is False else None,
-        "KbdInteractiveAuthentication": "no" if policy.passwords is False else None,
-        "PermitRootLogin": {"no": "no", "keys": "without-password"}.get(policy.root or ""),  # as sshd -T says it
-        "ChannelTimeout": None if policy.idle_minutes is None else f"session:shell={policy.idle_minutes}m",
+    """Keyword → value of what `provision` sets of sshd, beside keys and PAM; as sshd -T says it."""
+    root = {"no": "no", "keys": "without-password"}.get(policy.root or "")
+    wanted = {
+        **dict.fromkeys(("PasswordAuthentication", "KbdInteractiveAuthentication"), policy.passwords is False and "no"),
+        "PermitRootLogin": root,
+        "ChannelTimeout": policy.idle_minutes and f"session:shell={policy.idle_minutes}m",
     }
-    return {keyword: value for keyword, value in values.items() if value and policy.set}
+    return {keyword: value for keyword, value in wanted.items() if value and policy.set}
 
 
 def _carried(cluster: Cluster, host: Host) -> dict[str, Any]:

@@ -66,9 +66,7 @@ class Image(Roots):
 
 @dataclass(frozen=True)
 class Update:
-    """A package that would be upgraded; `old` is empty for one that comes new."""
-
-    old: str
+    old: str  # empty: it comes new
     new: str
     security: bool
 

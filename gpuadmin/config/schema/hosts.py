@@ -180,18 +180,12 @@ class AuditSsh(Model):
     set: Annotated[
         bool,
         Field(
-            description="Whether `provision` writes what is below into sshd's settings of every host. A host on which "
-            "somebody could not log in any more, because they have a password and no key, stays as it is."
+            description="`provision` writes it, too; a host where somebody has a password and no key stays as it is."
         ),
     ] = False
     idle_minutes: Annotated[
         int | None,
-        Field(
-            ge=5,
-            le=10080,
-            description="Minutes without input and output after which sshd closes a shell; what runs in its foreground "
-            "ends, and tmux and jobs go on. OpenSSH 9.2 and newer. Without it this is not judged.",
-        ),
+        Field(ge=5, le=10080, description="Minutes without input and output until sshd (9.2 or newer) closes a shell."),
     ] = None
     passwords: Annotated[
         bool | None, Field(description="false: nobody logs in with a password. Without it this is not judged.")

@@ -16,7 +16,7 @@ from gpuadmin.common.causes.account import judge_account
 from gpuadmin.common.records.diagnosis import RegisteredPerson as Person
 
 from .diagnosis import pam_account
-from .diagnosis.account import account, find_entry
+from .diagnosis.account import account
 from .diagnosis.keys import read_key_file
 from .diagnosis.subject import Subject
 from .each import Failed, each
@@ -143,13 +143,13 @@ def find_lost(root: str, now: str, then: str, run: Runner) -> dict[str, str]:
         gone = [one for one in key_patterns(before) if one not in key_patterns(after)]
         if gone:
             lost[name] = f"sshd would not read keys from {', '.join(gone)} any more"
-        elif _takes_passwords(before, name) and not _takes_passwords(after, name):
-            closed[name] = key_patterns(after)
         elif before.get("usepam") != ["yes"] and after.get("usepam") == ["yes"]:
             asked.append(name)
-    # guard: who has a password alone is not shut out -> {}
-    keyless = _refused(partial(_ask_keys, root, closed), list(closed), "the look for their keys does not end")
-    return {**lost, **keyless, **_refused(partial(_ask_pam, root), asked, "PAM does not answer")}
+        if _takes_passwords(before, name) and not _takes_passwords(after, name):
+            closed[name] = key_patterns(after)
+    if closed:  # guard: who has a password alone is not shut out
+        lost.update(_refused(partial(_ask_keys, root, closed), list(closed), "the look for their keys does not end"))
+    return {**lost, **_refused(partial(_ask_pam, root), asked, "PAM does not answer")}
 
 
 def _refused(ask: Callable[[str], str | None], names: Sequence[str], silent: str) -> dict[str, str]:
@@ -169,13 +169,15 @@ def _takes_passwords(settings: Mapping[str, Sequence[str]], name: str) -> bool:
 
 def _ask_keys(root: str, patterns: Mapping[str, Sequence[str]], name: str) -> str | None:
     subject = Subject(name=name, root=root)
-    entry, fields = (
-        find_entry(subject, name),
-        Table.parse("shadow", decode(read_bytes(_below(root, "etc/shadow")) or b"")).get(name),
-    )
-    if entry is None or fields is None or fields[1][:1] in ("", "!", "*"):
+    facts = {**account(subject), "nologin": None}  # which passes
+    shadow = Table.parse("shadow", decode(read_bytes(_below(root, "etc/shadow")) or b"")).get(name)
+    if (
+        shadow is None
+        or shadow[1][:1] in ("", "!", "*")
+        or any(judge_account({"node": True, "account": facts}, Person(name)))
+    ):
         return None  # no password lets them in
-    files = (expand_pattern(one, name, entry.pw_uid, entry.pw_dir) for one in patterns[name])
+    files = (expand_pattern(one, name, facts["passwd"]["uid"], facts["passwd"]["home"]) for one in patterns[name])
     return None if any(read_key_file(subject, file)["keys"] for file in files) else "has a password and no key"
 
 

@@ -93,18 +93,16 @@ def report_status(document: StatusOrder, check: bool) -> Answer:
 class UpgradeOrder:
     """Look what waits to be upgraded, upgrade what was shown of it, or look whether the host is well then.
 
-    What an interrupted dpkg has left is configured first. Settings that somebody has changed stay, nothing is removed,
-    and the GPU's driver is held. It runs in the unit ``gpuadmin-packages.service``, so it is not cut in the middle when
-    the controller is interrupted; the next run waits for it. A look fetches apt's lists, as apt's own timer does.
+    Settings that somebody has changed stay, nothing is removed, and the GPU's driver is held. It runs in the unit
+    ``gpuadmin-packages.service``, as installations do. A look fetches apt's lists, as apt's own timer does.
     """
 
-    #: ``well`` fails where a unit that was well before the last upgrade has failed.
+    #: ``well`` fails where units have failed since the last upgrade.
     step: Literal["look", "upgrade", "well"]
     #: Whether only security updates count.
     security: bool = False
     #: Name of each package → the version that was shown.
     shown: Mapping[str, str] = field(default_factory=dict)
-    #: Seconds that it may take.
     timeout: int = 5400
 
 

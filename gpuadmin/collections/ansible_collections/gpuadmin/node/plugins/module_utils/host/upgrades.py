@@ -20,7 +20,7 @@ from ..images.health import of_people
 from ..images.root_facts import failed_units
 from ..paths import RUN, STATE
 from ..root import guard, packages
-from ..run import LOOKING, run, run_command
+from ..run import program, run
 from ..system import family, installed_packages, os_release
 
 BEFORE, COUNTED, PINS = f"{STATE}/upgrade.json", f"{STATE}/updates.json", f"{RUN}/upgrade-preferences"
@@ -55,9 +55,10 @@ def upgrade(security: bool, shown: Mapping[str, str], timeout: int) -> list[str]
     if other:  # guard: what is upgraded is what was shown
         raise NodeError(f"more waits than was shown ({', '.join(other)}): run it again, which shows it")
     if found:
-        by_others = run(("apt-mark", "showauto", *found)).split()
+        needed = run(("apt-mark", "showauto", *found)).split()
         _do(command, timeout)
-        run(("apt-mark", "auto", *by_others))  # apt takes what it was given by name for wanted by itself
+        if needed:  # by other packages; apt takes what it was given by name for wanted by itself
+            run(("apt-mark", "auto", *needed))
     return [f"{name} {one.old or '(new)'} → {one.new}" for name, one in found.items()]
 
 
@@ -84,10 +85,10 @@ def held(names: Sequence[str]) -> list[str]:
 
 
 def _simulate(command: Sequence[str]) -> dict[str, Update]:
-    done = run_command((*command, "--simulate"), environment=packages.ENVIRONMENT, seconds=LOOKING)
-    if done.returncode != 0:
-        raise NodeError(f"apt cannot upgrade: {packages.last_words(done.stdout + done.stderr)}")
-    return parse_simulation(done.stdout)
+    done = packages.Done(**program({"command": (*command, "--simulate"), "environment": packages.ENVIRONMENT}))
+    if done.status != 0:
+        raise NodeError(f"apt cannot upgrade: {packages.last_words(done.output)}")
+    return parse_simulation(done.output)
 
 
 def parse_simulation(text: str) -> dict[str, Update]:
@@ -110,18 +111,16 @@ def reboot_reasons(root: str = "/") -> list[str]:
     """Why the host should be rebooted as it is now: packages ask for it, or it would boot another kernel."""
     links = [one for path in ("vmlinuz", "boot/vmlinuz") if os.path.islink(one := os.path.join(root, path))]
     boots = os.path.basename(os.readlink(links[0])).partition("-")[2] if links else ""
-    if os.uname().release in kernels.kernels(root) and boots not in (
-        "",
-        os.uname().release,
-    ):  # a container runs another
+    running = os.uname().release
+    if boots not in ("", running) and running in kernels.kernels(root):  # a container runs another's
         return [f"kernel {boots}"]
     return ["a package asks for it"] if os.path.exists(os.path.join(root, "run/reboot-required")) else []
 
 
 def problems() -> list[str]:
     """Units that have failed since the last upgrade, and kernels without the driver's module."""
-    before = read_bytes(BEFORE)
-    failed = [one for one in _failed() if one not in json.loads(before)] if before else []
+    before, now = read_bytes(BEFORE), _failed()
+    failed = [one for one in now if one not in json.loads(before)] if before else []
     # guard: a kernel without the driver's module is not booted
     return [*(f"{one} has failed since the upgrade" for one in failed), *kernels.boot_problems()]
 
@@ -132,8 +131,7 @@ def _failed() -> list[str]:
 
 def main() -> int:
     """Count the security updates that wait, the held ones among them, and since when each was seen."""
-    text, now = read_bytes(COUNTED), int(time.time())
-    earlier = json.loads(text) if text else {}
+    earlier, now = json.loads(read_bytes(COUNTED) or b"{}"), int(time.time())
     names = [name for name, one in plan(False, hold=False)[0].items() if one.security and one.old]
     write_atomic(COUNTED, json.dumps({one: earlier.get(one, now) for one in names}).encode(), mode=0o600)
     return 0
@@ -141,8 +139,5 @@ def main() -> int:
 
 def waiting() -> Waiting | None:
     """What was counted last. None: nothing was yet."""
-    text = read_bytes(COUNTED)
-    if text is None:
-        return None
-    since = json.loads(text)
-    return Waiting(len(since), min(since.values(), default=None), reboot_reasons())
+    since = json.loads(read_bytes(COUNTED) or b"null")
+    return None if since is None else Waiting(len(since), min(since.values(), default=None), reboot_reasons())
