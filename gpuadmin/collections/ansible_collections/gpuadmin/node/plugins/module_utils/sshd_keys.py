@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from gpuadmin.common.causes.account import judge_account
 from gpuadmin.common.records.diagnosis import RegisteredPerson as Person
@@ -169,16 +170,13 @@ def _takes_passwords(settings: Mapping[str, Sequence[str]], name: str) -> bool:
 
 def _ask_keys(root: str, patterns: Mapping[str, Sequence[str]], name: str) -> str | None:
     subject = Subject(name=name, root=root)
-    facts = {**account(subject), "nologin": None}  # which passes
+    facts: dict[str, Any] = {"node": True, "account": {**account(subject), "nologin": None}}  # that passes
     shadow = Table.parse("shadow", decode(read_bytes(_below(root, "etc/shadow")) or b"")).get(name)
-    if (
-        shadow is None
-        or shadow[1][:1] in ("", "!", "*")
-        or any(judge_account({"node": True, "account": facts}, Person(name)))
-    ):
+    if shadow is None or shadow[1][:1] in ("", "!", "*") or any(judge_account(facts, Person(name))):
         return None  # no password lets them in
-    files = (expand_pattern(one, name, facts["passwd"]["uid"], facts["passwd"]["home"]) for one in patterns[name])
-    return None if any(read_key_file(subject, file)["keys"] for file in files) else "has a password and no key"
+    passwd = facts["account"]["passwd"]
+    files = [expand_pattern(one, name, passwd["uid"], passwd["home"]) for one in patterns[name]]
+    return None if any(read_key_file(subject, one)["keys"] for one in files) else "has a password and no key"
 
 
 def _ask_pam(root: str, name: str) -> str | None:
