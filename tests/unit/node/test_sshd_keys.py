@@ -297,3 +297,14 @@ def test_whoever_has_a_password_and_no_key(
 def test_whose_password_counts(name: str, root: str, takes: bool) -> None:
     settings = {"passwordauthentication": ["no"], "kbdinteractiveauthentication": ["yes"], "permitrootlogin": [root]}
     assert sshd_keys._takes_passwords(settings, name) is takes
+
+
+@pytest.mark.holds("where root logs in with less than a key, that stays")
+@pytest.mark.parametrize(
+    ("has", "line"),
+    [("yes", "PermitRootLogin without-password\n"), ("no", ""), ("forced-commands-only", "")],
+)
+def test_root_gets_no_more_than_before(host: Host, has: str, line: str) -> None:
+    host.write(_50_site=f"PermitRootLogin {has}")
+    text = sshd_keys.plan_text(str(host.root), sshd, (("PermitRootLogin", "without-password"),))
+    assert text.partition("UsePAM yes\n")[2] == line

@@ -54,7 +54,10 @@ def plan_text(root: str = "/", run: Runner = look, settings: Sequence[tuple[str,
             " beginning, as the distributions do"
         )
     with _copied(root, None) as bare:
-        own = key_patterns(ask_sshd("-f", bare, run=run))
+        without = ask_sshd("-f", bare, run=run)
+    own, strict = key_patterns(without), without.get("permitrootlogin") in (["no"], ["forced-commands-only"])
+    # guard: where root logs in with less than a key, that stays -> settings
+    settings = [one for one in settings if one != ("PermitRootLogin", "without-password") or not strict]
     wanted = own if SITE in own else [SITE, *own]
     text = _TEXT.format(files=" ".join(wanted)) + "".join(f"{one} {value}\n" for one, value in settings)
     with _copied(root, text) as tried:
