@@ -19,7 +19,6 @@ from gpuadmin.power import Decision, Step
 from gpuadmin.results import RunResult
 from gpuadmin.session import opened
 
-ADVICE = "settle what is said above, then run it again: it goes on where it stopped"
 _WAITS = ("packages", "reboot", "interrupted", "problems")  # one of these is something to do
 _BOOTED = re.compile(r"linux-image-\d")  # a kernel, in use after a boot
 
@@ -84,7 +83,7 @@ def upgrade(options: Options, patterns: Sequence[str], *, security: bool, when_i
         result["untouched"] = [name for name in found if name not in run.hosts]
         if result["untouched"]:
             echo(f"Not touched: {', '.join(result['untouched'])}", err=True)
-        return report(session, run, result, advice=ADVICE, unknown=[answers])
+        return report(session, run, result, advice="settle what is said above, then run it again", unknown=[answers])
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:

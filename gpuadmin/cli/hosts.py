@@ -276,7 +276,6 @@ def upgrade(hosts: tuple[str, ...], security: bool, when_idle: bool, options: Op
 
     \b
     gpuadmin upgrade all --security --check
-    gpuadmin upgrade monitor1 storage1
     """
     from gpuadmin.actions.upgrade import upgrade
 

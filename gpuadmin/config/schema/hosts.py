@@ -177,12 +177,7 @@ class Compare(Model):
 class AuditSsh(Model):
     """How sshd should be set on every host. `gpuadmin audit` compares; with `set` `gpuadmin provision` writes it."""
 
-    set: Annotated[
-        bool,
-        Field(
-            description="`provision` writes it, too; a host where somebody has a password and no key stays as it is."
-        ),
-    ] = False
+    set: Annotated[bool, Field(description="`provision` writes it, unless somebody has only a password.")] = False
     idle_minutes: Annotated[
         int | None,
         Field(ge=5, le=10080, description="Minutes without input and output until sshd (9.2 or newer) closes a shell."),

@@ -86,7 +86,7 @@ def test_the_first_host_that_is_not_well_is_the_last(cluster: Cluster, cli: Cli,
     assert cluster.steps[-1] == ("node1", step)
     assert all(host == "node1" for host, _ in cluster.steps)
     assert "Not touched: storage1" in err
-    assert "it goes on where it stopped" in err
+    assert "settle what is said above, then run it again" in err
     assert "nfs-server.service has failed" in out
 
 

@@ -1,7 +1,4 @@
-"""What waits to be upgraded on a host of Debian's family, the upgrade of just that, and whether the host is well then.
-
-apt starts this file when its lists are new and after each dpkg; `gpuadmin status` reads what it wrote.
-"""
+"""What waits to be upgraded on a host of Debian's kin, the upgrade of just that, and whether the host is well then."""
 
 from __future__ import annotations
 
@@ -30,7 +27,6 @@ _SECURITY = re.compile(r"(?i)-security\b")
 #: NVIDIA's driver: its libraries and modules are of one version until the host boots. Its container toolkit is not.
 _DRIVER = re.compile(r"(?!.*container).*nvidia|libcuda1$|libcudadebugger1$|cuda-drivers")
 _ENVIRONMENT = {**packages.ENVIRONMENT, "NEEDRESTART_MODE": "a"}
-_FETCH = (*packages.APT, "-o", "APT::Update::Error-Mode=any", "update")
 
 
 def look(security: bool, fetch: bool) -> Updates:
@@ -40,7 +36,7 @@ def look(security: bool, fetch: bool) -> Updates:
     if family(os_release()) != "debian":
         raise NodeError("gpuadmin upgrades Debian and Ubuntu alone: gpuadmin run HOST -- dnf upgrade")
     if fetch:
-        _do(_FETCH, 1800)
+        _do((*packages.APT, "-o", "APT::Update::Error-Mode=any", "update"), 1800)
     return Updates(plan(security)[0], held(installed_packages("debian")), reboot_reasons(), interrupted(), problems())
 
 
@@ -130,7 +126,7 @@ def _failed() -> list[str]:
 
 
 def main() -> int:
-    """Count the security updates that wait, the held ones among them, and since when each was seen."""
+    """Count the security updates that wait, held ones too, and since when. apt starts it: role node_state."""
     earlier, now = json.loads(read_bytes(COUNTED) or b"{}"), int(time.time())
     names = [name for name, one in plan(False, hold=False)[0].items() if one.security and one.old]
     write_atomic(COUNTED, json.dumps({one: earlier.get(one, now) for one in names}).encode(), mode=0o600)
