@@ -184,7 +184,10 @@ def backup_lines(backup: Mapping[str, Any]) -> list[str]:
 
 def update_lines(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """How many security updates wait on which hosts, and since when; hosts that should be rebooted."""
-    for name, found in [(name, one["updates"]) for name, one in hosts.items() if one["updates"] is not None]:
+    for name, host in hosts.items():
+        found = host["updates"] or {"security": 0, "reboot": []}
+        if (why := host["unknown"].get("updates")) is not None:
+            yield f"Updates: unknown on {name}: {why}"
         if found["security"]:
             since = f"{counted(found['security'], 'security update')} since {datetime.fromtimestamp(found['since']):%F}"
             yield f"Updates: {name} waits for {since}: gpuadmin upgrade {name} --security"

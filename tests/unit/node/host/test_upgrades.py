@@ -79,7 +79,7 @@ def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
     return ran
 
 
-@pytest.mark.needs("apt-get")
+@pytest.mark.needs("dpkg-deb")
 def test_what_waits_is_what_apt_would_do_without_the_driver(apt: list[Sequence[str]]) -> None:
     assert upgrades.plan(False)[0] == {**REST, "tool": TOOL}
     assert upgrades.plan(False, hold=False)[0]["libcuda1"] == Update("550-1", "560-1", False)
@@ -87,7 +87,7 @@ def test_what_waits_is_what_apt_would_do_without_the_driver(apt: list[Sequence[s
     assert apt == []
 
 
-@pytest.mark.needs("apt-get")
+@pytest.mark.needs("dpkg-deb")
 @pytest.mark.holds("what is upgraded is what was shown")
 def test_only_what_was_shown_is_upgraded(apt: list[Sequence[str]]) -> None:
     with pytest.raises(NodeError, match=r"more waits than was shown \(tool\): run it again"):
@@ -99,7 +99,7 @@ def test_only_what_was_shown_is_upgraded(apt: list[Sequence[str]]) -> None:
     assert json.loads(Path(upgrades.BEFORE).read_text()) == ["old.service"]
 
 
-@pytest.mark.needs("apt-get")
+@pytest.mark.needs("dpkg-deb")
 def test_an_interrupted_dpkg_goes_on_first(apt: list[Sequence[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upgrades, "interrupted", lambda: True)
     upgrades.upgrade(True, {"tool": "1.1", "newdep": "1"}, 60)
@@ -107,7 +107,7 @@ def test_an_interrupted_dpkg_goes_on_first(apt: list[Sequence[str]], monkeypatch
     assert apt[0][-2:] == ("--configure", "-a")
 
 
-@pytest.mark.needs("apt-get")
+@pytest.mark.needs("dpkg-deb")
 @pytest.mark.holds("what an upgrade broke is not taken for how the host was before the next one")
 def test_what_failed_since_the_upgrade(apt: list[Sequence[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     assert upgrades.problems() == []
@@ -120,14 +120,14 @@ def test_what_failed_since_the_upgrade(apt: list[Sequence[str]], monkeypatch: py
     assert upgrades.problems() == []
 
 
-@pytest.mark.needs("apt-get")
+@pytest.mark.needs("dpkg-deb")
 @pytest.mark.holds("a kernel without the driver's module is not booted")
 def test_a_kernel_without_the_module_is_a_problem(apt: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upgrades.kernels, "boot_problems", lambda: ["kernel 6.13 has no module nvidia"])
     assert upgrades.problems() == ["kernel 6.13 has no module nvidia"]
 
 
-@pytest.mark.needs("apt-get")
+@pytest.mark.needs("dpkg-deb")
 @pytest.mark.holds("a node with images is not upgraded in place")
 def test_who_is_not_upgraded(apt: list[Sequence[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     assert upgrades.look(True, fetch=True).held == ["libcuda1"]
@@ -140,7 +140,7 @@ def test_who_is_not_upgraded(apt: list[Sequence[str]], monkeypatch: pytest.Monke
         upgrades.look(False, fetch=False)
 
 
-@pytest.mark.needs("apt-get")
+@pytest.mark.needs("dpkg-deb")
 def test_what_waits_is_counted_with_its_first_day(apt: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upgrades, "reboot_reasons", lambda: ["kernel 6.13"])
     assert upgrades.waiting() is None
