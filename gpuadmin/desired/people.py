@@ -36,10 +36,9 @@ def accounts(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 def sshd_settings(policy: AuditSsh) -> dict[str, str]:
     """Keyword → value of what `provision` sets of sshd, beside keys and PAM; as sshd -T says it."""
-    root = {"no": "no", "keys": "without-password"}.get(policy.root or "")
     wanted = {
         **dict.fromkeys(("PasswordAuthentication", "KbdInteractiveAuthentication"), policy.passwords is False and "no"),
-        "PermitRootLogin": root,
+        "PermitRootLogin": {"no": "no", "keys": "without-password"}.get(policy.root or ""),
         "ChannelTimeout": policy.idle_minutes and f"session:shell={policy.idle_minutes}m",
     }
     return {keyword: value for keyword, value in wanted.items() if value and policy.set}

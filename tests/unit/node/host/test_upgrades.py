@@ -91,9 +91,9 @@ def test_what_waits_is_what_apt_would_do_without_the_driver(apt: list[Sequence[s
 @pytest.mark.holds("what is upgraded is what was shown")
 def test_only_what_was_shown_is_upgraded(apt: list[Sequence[str]]) -> None:
     with pytest.raises(NodeError, match=r"more waits than was shown \(tool\): run it again"):
-        upgrades.upgrade(True, {"tool": "1.0.9", "newdep": "1"}, 60)
+        upgrades.upgrade(True, {"tool": "1.0.9", "newdep": "1"})
     assert apt == []
-    done = upgrades.upgrade(True, {"tool": "1.1", "newdep": "1", "since": "gone"}, 60)
+    done = upgrades.upgrade(True, {"tool": "1.1", "newdep": "1", "since": "gone"})
     assert sorted(done) == ["newdep (new) → 1", "tool 1.0 → 1.1"]
     assert [command[-4:] for command in apt] == [("--only-upgrade", "--no-remove", "install", "tool=1.1")]
     assert json.loads(Path(upgrades.BEFORE).read_text()) == ["old.service"]
@@ -102,7 +102,7 @@ def test_only_what_was_shown_is_upgraded(apt: list[Sequence[str]]) -> None:
 @pytest.mark.needs("dpkg-deb")
 def test_an_interrupted_dpkg_goes_on_first(apt: list[Sequence[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upgrades, "interrupted", lambda: True)
-    upgrades.upgrade(True, {"tool": "1.1", "newdep": "1"}, 60)
+    upgrades.upgrade(True, {"tool": "1.1", "newdep": "1"})
     assert [command[0] for command in apt] == ["dpkg", "apt-get"]
     assert apt[0][-2:] == ("--configure", "-a")
 
@@ -111,11 +111,11 @@ def test_an_interrupted_dpkg_goes_on_first(apt: list[Sequence[str]], monkeypatch
 @pytest.mark.holds("what an upgrade broke is not taken for how the host was before the next one")
 def test_what_failed_since_the_upgrade(apt: list[Sequence[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     assert upgrades.problems() == []
-    upgrades.upgrade(True, {"tool": "1.1", "newdep": "1"}, 60)
+    upgrades.upgrade(True, {"tool": "1.1", "newdep": "1"})
     monkeypatch.setattr(upgrades, "failed_units", lambda: ["old.service", "new.service", "user@1.service"])
     for _ in range(2):
         assert upgrades.problems() == ["new.service has failed since the upgrade"]
-        upgrades.upgrade(True, {"tool": "1.1", "newdep": "1"}, 60)
+        upgrades.upgrade(True, {"tool": "1.1", "newdep": "1"})
     monkeypatch.setattr(upgrades, "failed_units", list)
     assert upgrades.problems() == []
 
@@ -203,11 +203,11 @@ def test_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upgrades.packages, "wait_for_another", asked.append)
     monkeypatch.setattr(upgrades, "upgrade", lambda *given: asked.append(given) or ["tool 1.0 → 1.1"])
     monkeypatch.setattr(upgrades, "look", lambda *given: asked.append(given) or found)
-    order = UpgradeOrder("upgrade", True, {"tool": "1.1"}, 60)
+    order = UpgradeOrder("upgrade", True, {"tool": "1.1"})
     assert upgrade_host(order, True).operations == ()
-    assert asked == [60, (True, False)]
+    assert asked == [5400, (True, False)]
     assert upgrade_host(order, False).operations == ["tool 1.0 → 1.1"]
-    assert asked[2:] == [60, (True, {"tool": "1.1"}, 60), (True, False)]
+    assert asked[2:] == [5400, (True, {"tool": "1.1"}), (True, False)]
     assert upgrade_host(UpgradeOrder("look"), True).problem is None
     assert asked[-1] == (False, True)
     well = upgrade_host(UpgradeOrder("well"), False)

@@ -103,7 +103,6 @@ class UpgradeOrder:
     security: bool = False
     #: Name of each package → the version that was shown.
     shown: Mapping[str, str] = field(default_factory=dict)
-    timeout: int = 5400
 
 
 @operation("upgrade", UpgradeOrder)
@@ -111,9 +110,9 @@ def upgrade_host(document: UpgradeOrder, check: bool) -> Answer:
     from ..root import packages
     from . import upgrades
 
-    packages.wait_for_another(document.timeout)
+    packages.wait_for_another(upgrades.SECONDS)
     going = document.step == "upgrade" and not check  # guard: a check upgrades nothing -> document.step == "upgrade"
-    done = upgrades.upgrade(document.security, document.shown, document.timeout) if going else ()
+    done = upgrades.upgrade(document.security, document.shown) if going else ()
     found = upgrades.look(document.security, document.step == "look")
     well = document.step != "well" or not found.problems  # guard: a host that is not well is not passed over -> True
     return Answer(done, {"updates": found}, problem=None if well else "; ".join(found.problems))

@@ -26,7 +26,7 @@ _PLANNED = re.compile(r"(?m)^Inst (\S+)(?: \[([^\]]*)\])? \((\S+)(.*?) \[[^\]]+\
 _SECURITY = re.compile(r"(?i)-security\b")
 #: NVIDIA's driver: its libraries and modules are of one version until the host boots. Its container toolkit is not.
 _DRIVER = re.compile(r"(?!.*container).*nvidia|libcuda1$|libcudadebugger1$|cuda-drivers")
-_ENVIRONMENT = {**packages.ENVIRONMENT, "NEEDRESTART_MODE": "a"}
+SECONDS = 5400  # that an upgrade may take
 
 
 def look(security: bool, fetch: bool) -> Updates:
@@ -36,23 +36,23 @@ def look(security: bool, fetch: bool) -> Updates:
     if family(os_release()) != "debian":
         raise NodeError("gpuadmin upgrades Debian and Ubuntu alone: gpuadmin run HOST -- dnf upgrade")
     if fetch:
-        _do((*packages.APT, "-o", "APT::Update::Error-Mode=any", "update"), 1800)
+        _do((*packages.APT, "-o", "APT::Update::Error-Mode=any", "update"))
     return Updates(plan(security)[0], held(installed_packages("debian")), reboot_reasons(), interrupted(), problems())
 
 
-def upgrade(security: bool, shown: Mapping[str, str], timeout: int) -> list[str]:
+def upgrade(security: bool, shown: Mapping[str, str]) -> list[str]:
     """Upgrade what was shown, name → version. Returns what was done. Raises NodeError."""
     if not problems():  # guard: what an upgrade broke is not taken for how the host was before the next one
         write_atomic(BEFORE, json.dumps(_failed()).encode(), mode=0o600)
     if interrupted():
-        _do(("dpkg", "--force-confdef", "--force-confold", "--configure", "-a"), timeout)
+        _do(("dpkg", "--force-confdef", "--force-confold", "--configure", "-a"))
     found, command = plan(security)
     other = [name for name, one in found.items() if shown.get(name) != one.new]
     if other:  # guard: what is upgraded is what was shown
         raise NodeError(f"more waits than was shown ({', '.join(other)}): run it again, which shows it")
     if found:
         needed = run(("apt-mark", "showauto", *found)).split()
-        _do(command, timeout)
+        _do(command)
         if needed:  # by other packages; apt takes what it was given by name for wanted by itself
             run(("apt-mark", "auto", *needed))
     return [f"{name} {one.old or '(new)'} → {one.new}" for name, one in found.items()]
@@ -92,8 +92,8 @@ def parse_simulation(text: str) -> dict[str, Update]:
     return {name: Update(old, new, bool(_SECURITY.search(of))) for name, old, new, of in _PLANNED.findall(text)}
 
 
-def _do(command: Sequence[str], timeout: int) -> None:
-    done = packages.in_unit(command, timeout, _ENVIRONMENT)
+def _do(command: Sequence[str]) -> None:
+    done = packages.in_unit(command, SECONDS, {**packages.ENVIRONMENT, "NEEDRESTART_MODE": "a"})
     if done.status != 0:
         raise NodeError(f"{command[0]} {command[-1]}: {packages.last_words(done.output)}")
 
