@@ -147,6 +147,8 @@ def test_what_waits_is_counted_with_its_first_day(apt: object, monkeypatch: pyte
     Path(upgrades.COUNTED).write_text('{"tool": 5, "upgraded": 3}')
     upgrades.main()
     assert upgrades.waiting() == Waiting(1, 5, ["kernel 6.13"])
+    monkeypatch.setattr(upgrades.guard, "inspect", lambda path: Root(path, "/root", True))
+    assert upgrades.waiting() is None
 
 
 @pytest.mark.holds("libraries of the driver are not upgraded below a running module")

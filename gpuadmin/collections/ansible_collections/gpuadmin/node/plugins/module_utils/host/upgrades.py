@@ -134,6 +134,6 @@ def main() -> int:
 
 
 def waiting() -> Waiting | None:
-    """What was counted last. None: nothing was yet."""
-    since = json.loads(read_bytes(COUNTED) or b"null")
+    """What was counted last. None: nothing was, or images bring what waits."""
+    since = None if guard.inspect("/").managed else json.loads(read_bytes(COUNTED) or b"null")
     return None if since is None else Waiting(len(since), min(since.values(), default=None), reboot_reasons())
