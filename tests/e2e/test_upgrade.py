@@ -77,7 +77,7 @@ def test_hosts_are_upgraded_one_after_the_other_and_the_first_that_is_not_well_i
     old = {"sample": "1.0", "tool": "1.0", "linux-image-0-test": "1.0"}
     code, text = told(upgradable, "upgrade", "all", "--security", "--check")
     assert (code, "tool 1.0 → 1.1 (security)" in text, "sample" in text) == (3, True, False), text
-    assert "node1 is left out: it runs images: gpuadmin build-image" in text, text
+    assert "node1 is left out: its root is read-only. Nodes with images:" in text, text
     assert [versions(upgradable, host) for host in HOSTS] == [old, old], "a check upgrades nothing"
     status = upgradable.gpuadmin("status")["result"]["hosts"]
     assert [status[host]["updates"]["security"] for host in HOSTS] == [1, 1]

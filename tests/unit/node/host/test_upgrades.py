@@ -136,7 +136,7 @@ def test_who_is_not_upgraded(apt: list[Sequence[str]], monkeypatch: pytest.Monke
     with pytest.raises(NodeError, match="Debian and Ubuntu alone"):
         upgrades.look(False, fetch=False)
     monkeypatch.setattr(upgrades.guard, "inspect", lambda path: Root(path, "/root", True))
-    with pytest.raises(NodeError, match=r"it runs images: .*push-image"):
+    with pytest.raises(NodeError, match=r"its root is read-only\. Nodes with images: .*push-image"):
         upgrades.look(False, fetch=False)
 
 

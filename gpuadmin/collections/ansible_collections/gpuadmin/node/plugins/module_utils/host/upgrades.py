@@ -32,7 +32,7 @@ SECONDS = 5400  # that an upgrade may take
 def look(security: bool, fetch: bool) -> Updates:
     """What would be upgraded, and how the host is. ``fetch``: apt's lists first. Raises NodeError."""
     if guard.inspect("/").managed:  # guard: a node with images is not upgraded in place
-        raise NodeError("it runs images: gpuadmin build-image NAME --upgrade, then gpuadmin push-image NAME")
+        raise NodeError("its root is read-only. Nodes with images: gpuadmin build-image --upgrade, then push-image")
     if family(os_release()) != "debian":
         raise NodeError("gpuadmin upgrades Debian and Ubuntu alone: gpuadmin run HOST -- dnf upgrade")
     if fetch:
