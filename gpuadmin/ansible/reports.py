@@ -71,6 +71,7 @@ REPORTS: Mapping[str, Any] = {
     "idle": gpus.Idle,
     "restored": dict[str, Any],
     "status": hosts.Status,
+    "updates": hosts.Updates,
     "command": hosts.Command,
     "cleared": dict[str, wipes.Cleared],
     "disk": hosts.Disks,

@@ -20,6 +20,8 @@ def against(policy: AuditSsh, sshd: Mapping[str, Sequence[str]]) -> Iterator[str
         for keyword in _PASSWORDS:
             if "yes" in sshd.get(keyword, ()):
                 yield f"sshd {keyword} yes: the site wants no passwords"
+    if policy.idle_minutes and f"session:shell={policy.idle_minutes}m" not in " ".join(sshd.get("channeltimeout", ())):
+        yield f"sshd closes no idle shell: the site wants it after {policy.idle_minutes} minutes"
     root = next(iter(sshd.get("permitrootlogin", ())), "not said")
     allowed = {"no": ("no",), "keys": ("no", "keys")}.get(policy.root or "", ())
     if allowed and _ROOT.get(root, "yes") not in allowed:

@@ -41,6 +41,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "hand-over": "List what the next admin needs; seal the secrets.",
         "ssh": "Log in to a host as the admin.",
         "run": "Run a command on hosts, and show what each answers.",
+        "upgrade": "Upgrade the packages of hosts, one after the other.",
         "reboot": "Reboot hosts; storage below nodes that let it go.",
         "shutdown": "Switch hosts off, nodes before storage.",
         "maintain": "Announce a window in which nodes are maintained; hold it.",

@@ -47,6 +47,7 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         "sections": cluster.asked("sections", []),
         "admins": [_admin(one) for one in cluster.site.admins or ()],
         "languages": cluster.languages,
+        "upgrade": cluster.asked("upgrade", {}),
         "people_homes": homes["path"],
         "people": _of_people(cluster, host),
         "servers": cluster.addresses("storage"),

@@ -8,6 +8,7 @@ from typing import Any
 from gpuadmin.common.amounts import NONE
 from gpuadmin.config.host_variables import LIMITS
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.schema.hosts import AuditSsh
 from gpuadmin.config.schema.limits import AMOUNTS, Limits, OwnLimits, any_amount
 from gpuadmin.desired.cluster import Cluster
 from gpuadmin.desired.shared import mirror_url, shares
@@ -28,8 +29,19 @@ def accounts(cluster: Cluster, host: Host) -> dict[str, Any]:
         "renumber": cluster.asked("renumber", {}).get(host.name),
         "move_homes": cluster.asked("move_homes", {}).get(host.name),
         "site": cluster.names,
+        "sshd": sshd_settings(cluster.site.audit.ssh),
         "carried": _carried(cluster, host) if cluster.asked("carried") else None,
     }
+
+
+def sshd_settings(policy: AuditSsh) -> dict[str, str]:
+    """Keyword → value of what `provision` sets of sshd, beside keys and PAM; as sshd -T says it."""
+    wanted = {
+        **dict.fromkeys(("PasswordAuthentication", "KbdInteractiveAuthentication"), policy.passwords is False and "no"),
+        "PermitRootLogin": {"no": "no", "keys": "without-password"}.get(policy.root or ""),
+        "ChannelTimeout": policy.idle_minutes and f"session:shell={policy.idle_minutes}m",
+    }
+    return {keyword: value for keyword, value in wanted.items() if value and policy.set}
 
 
 def _carried(cluster: Cluster, host: Host) -> dict[str, Any]:

@@ -23,6 +23,7 @@ ELSEWHERE = {
     "init", "check", "trust", "schema", "completion", "man", "runs", "lab", "notify", "import-applications",
     "clear-leftovers",
     "adopt",  # on light hosts, which people have grown by hand
+    "upgrade",  # on light hosts: what it does is dpkg's, and no boot loader has a part in it
     "rehearse",  # the twin is of light hosts
     "usage",  # against a real Prometheus, in tests/unit/monitoring
     "dashboard",  # against a real service, there, and on light hosts in test_dashboard.py

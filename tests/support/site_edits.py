@@ -258,6 +258,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "hand-over": (),
     "ssh": ("node1",),
     "run": ("--check", "all", "--", "uptime"),
+    "upgrade": ("node1", "--check"),
     "reboot": ("node1", "--check"),
     "shutdown": ("node1", "--check"),
     "user-guide": (),

@@ -99,7 +99,7 @@ def switch(options: Options, request: PowerRequest) -> int:
 
 def look_and_decide(session: Session, request: PowerRequest) -> tuple[list[Target], Answers, Away, Decision]:
     """Look at the hosts that are meant, and at the queue's jobs there. Returns what both say, and what can happen."""
-    targets = _find_targets(session, request.patterns)
+    targets = find_targets(session, request.patterns)
     answers = _look(session, request, targets)
     waits = request.when_idle or request.force or request.at is not None
     failed = {host: answers.unknown[host] for host in answers.failed}
@@ -108,7 +108,7 @@ def look_and_decide(session: Session, request: PowerRequest) -> tuple[list[Targe
     return targets, answers, queue, decide(request.action, targets, known, waits=waits, failed=failed)
 
 
-def _find_targets(session: Session, patterns: Sequence[str]) -> list[Target]:
+def find_targets(session: Session, patterns: Sequence[str]) -> list[Target]:
     """The hosts that are meant, each once. Raises ConfigError for one that is in none of the groups, and for none."""
     allowed = {host.name for host in session.hosts}
     found = {host.name: host for pattern in patterns for host in session.site.inventory.limited(pattern, "HOST")}

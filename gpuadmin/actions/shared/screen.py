@@ -34,6 +34,7 @@ def show_status(name: str, result: Mapping[str, Any]) -> None:
     for line in [
         *queue_lines(result["hosts"]),
         *backup_lines(result["backup"]),
+        *update_lines(result["hosts"]),
         drift_words(result["drift"]),
         *pending_lines(result["pending"]),
     ]:
@@ -87,7 +88,7 @@ def cells(entry: Mapping[str, Any]) -> Iterator[list[str]]:
         f"{name}: {size_words(disk['free'])} of {size_words(disk['bytes'])} free"
         for name, disk in (entry["disks"] or {}).items()
     ]
-    others = ("people", "gpu_people", "gpus", "gpu_gate", "image", "backup", "queue", "queue_without_gpus")
+    others = ("people", "gpu_people", "gpus", "gpu_gate", "image", "backup", "queue", "queue_without_gpus", "updates")
     disks += [f"{name}: unknown: {why}" for name, why in unknown.items() if name not in others]
     yield disks or ["—"]
     yield _image(entry["image"], unknown.get("image")) if node else ["—"]
@@ -179,6 +180,19 @@ def backup_lines(backup: Mapping[str, Any]) -> list[str]:
     for host, copy in backup["second"].items():
         lines.append(f"Second copies on {host}: " + (f"the newest is {copy['name']}" if copy else "none yet"))
     return lines
+
+
+def update_lines(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """How many security updates wait on which hosts, and since when; hosts that should be rebooted."""
+    for name, host in hosts.items():
+        found = host["updates"] or {"security": 0, "reboot": []}
+        if (why := host["unknown"].get("updates")) is not None:
+            yield f"Updates: unknown on {name}: {why}"
+        if found["security"]:
+            since = f"{counted(found['security'], 'security update')} since {datetime.fromtimestamp(found['since']):%F}"
+            yield f"Updates: {name} waits for {since}: gpuadmin upgrade {name} --security"
+        if found["reboot"]:
+            yield f"Updates: {name} should be rebooted ({listed(found['reboot'])}): gpuadmin reboot {name}"
 
 
 def _age(hours: float) -> str:

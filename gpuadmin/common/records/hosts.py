@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Optional
 
-from .bounds import Count, Pattern, Shown, Stamp, When, Within, Words
+from .bounds import Count, Pattern, Shown, Stamp, Time, When, Within, Words
 from .images import Roots, Switch
 
 
@@ -68,6 +68,33 @@ class Image(Roots):
 
 
 @dataclass(frozen=True)
+class Update:
+    old: str  # empty: it comes new
+    new: str
+    security: bool
+
+
+@dataclass(frozen=True)
+class Updates:
+    """What would be upgraded. `held`: stays. `reboot`: why it should boot now. `problems`: of the last upgrade."""
+
+    packages: dict[str, Update]
+    held: list[str]
+    reboot: list[str]
+    interrupted: bool
+    problems: list[str]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How many security updates wait, and since when the first of them does."""
+
+    security: Count
+    since: Optional[Time]
+    reboot: list[str]
+
+
+@dataclass(frozen=True)
 class Status:
     unknown: Words
     disks: dict[str, Disk]
@@ -79,6 +106,7 @@ class Status:
     queue: Words = field(default_factory=dict)
     queue_without_gpus: list[str] = field(default_factory=list)
     image: Optional[Image] = None
+    updates: Optional[Waiting] = None
 
 
 @dataclass(frozen=True)

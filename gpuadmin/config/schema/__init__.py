@@ -122,6 +122,9 @@ class Settings(Model):
         uids = [one.uid for one in self.admins or ()]
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"admins: {twice[0]} is there twice")
+        if self.admin.user == "root" and self.audit.ssh.set and self.audit.ssh.root == "no":
+            # guard: gpuadmin does not shut itself out
+            raise ValueError("audit.ssh: root: no would shut out gpuadmin, which logs in as root (admin.user)")
         if self.admin.user in names:
             raise ValueError(f"admins: {self.admin.user} is admin.user, the account that gpuadmin logs in as")
         if shared := [uid for uid in uids if uids.count(uid) > 1]:

@@ -175,8 +175,13 @@ class Compare(Model):
 
 
 class AuditSsh(Model):
-    """How sshd should be set on every host. `gpuadmin audit` compares; nothing changes sshd."""
+    """How sshd should be set on every host. `gpuadmin audit` compares; with `set` `gpuadmin provision` writes it."""
 
+    set: Annotated[bool, Field(description="`provision` writes it, unless somebody has only a password.")] = False
+    idle_minutes: Annotated[
+        int | None,
+        Field(ge=5, le=10080, description="Minutes without input and output until sshd (9.2 or newer) closes a shell."),
+    ] = None
     passwords: Annotated[
         bool | None, Field(description="false: nobody logs in with a password. Without it this is not judged.")
     ] = None

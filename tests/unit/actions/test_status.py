@@ -132,6 +132,24 @@ def test_a_gate_that_is_closed_is_not_said(ansible: Ansible, cli: Cli) -> None:
     assert "gate" not in cli("status")[1]
 
 
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"updates": {"security": 2, "since": 1795600000, "reboot": []}},
+         "Updates: storage1 waits for 2 security updates since 2026-11-25: gpuadmin upgrade storage1 --security"),
+        ({"updates": {"security": 0, "since": None, "reboot": ["kernel 6.13"]}},
+         "Updates: storage1 should be rebooted (kernel 6.13): gpuadmin reboot storage1"),
+        ({"unknown": {"updates": "late"}}, "Updates: unknown on storage1: late"),
+        ({"updates": {"security": 0, "since": None, "reboot": []}}, None),
+    ],
+)  # fmt: skip
+def test_updates_that_wait(ansible: Ansible, cli: Cli, given: dict[str, Any], line: str | None) -> None:
+    ansible.answer = answers(STORAGE | given, {})
+    out = cli("status")[1]
+    assert ("Updates:" in out) == (line is not None)
+    assert line is None or line in " ".join(out.split())
+
+
 def test_a_node_that_takes_no_jobs_says_why(ansible: Ansible, cli: Cli) -> None:
     ansible.answer = answers(STORAGE)
     assert "Queue:" not in cli("status")[1]

@@ -164,9 +164,14 @@ GOOD: dict[str, Any] = {
         "unknown": {"gpus": "no bus"}, "disks": {"homes": {"path": "/x", "mount": "/", "bytes": 9, "free": 3}},
         "people": ["minji"], "gpu_people": None, "gpus": ["0000:01:00.0 nvidia"], "gpu_gate": ["ssh.service: open"],
         "queue": {"gpu1": "new image"},
+        "updates": {"security": 3, "since": 1795608428, "reboot": ["kernel 6.13"]},
         "image": {"running": "a", "current": "b", "trial": "", "image": None, "last": LAST, "drift": ["x"]},
         "backup": {"name": "x", "created": "2026-12-21T01:02:03Z", "homes": 2, "verified": 1, "problems": 0,
                    "copies": {"backup1": "2026-12-21T01:02:03Z"}, "uncopied": {"backup1": ["jiho"]}},
+    },
+    "updates": {
+        "packages": {"openssl": {"old": "3.0-1", "new": "3.0-2", "security": True}}, "held": ["libcuda1"],
+        "reboot": ["kernel 6.13"], "interrupted": True, "problems": ["x.service has failed since the upgrade"],
     },
     "command": {"status": 1, "output": "a\n", "errors": "b"},
     "renumber": {

@@ -20,6 +20,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.sshd_settings import
 
 from gpuadmin.common.records.files import FilesOrder
 from tests.support.failing import raising
+from tests.support.sites import public_key
 
 OURS, SITE = "10-gpuadmin.conf", "/var/lib/gpuadmin/keys/%u"
 DEFAULTS = {"authorizedkeysfile": ".ssh/authorized_keys .ssh/authorized_keys2", "usepam": "no"}
@@ -184,13 +185,15 @@ def test_a_host_that_does_not_read_the_directory(host: Host) -> None:
 
 def test_the_operation_writes_the_file_and_has_sshd_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[FilesOrder, bool]] = []
-    monkeypatch.setattr(sshd_keys, "plan_text", lambda: "text")
+    monkeypatch.setattr(sshd_keys, "plan_text", lambda settings: f"text{settings}")
     monkeypatch.setattr(operations, "os_release", lambda: {"ID": "rocky", "ID_LIKE": "rhel"})
     monkeypatch.setattr(operations, "ensure_files", lambda document, check: asked.append((document, check)))
-    operations.ensure_sshd_keys(operations.SshdKeys(), True)
+    operations.ensure_sshd_keys(operations.SshdKeys({"Banner": "none"}), True)
     ((document, check),) = asked
     assert check
-    assert [(one.path, one.content) for one in document.files] == [(f"/etc/ssh/sshd_config.d/{OURS}", "text")]
+    assert [(one.path, one.content) for one in document.files] == [
+        (f"/etc/ssh/sshd_config.d/{OURS}", "text(('Banner', 'none'),)")
+    ]
     assert document.after == [("systemctl", "try-reload-or-restart", "sshd.service")]
 
 
@@ -240,3 +243,68 @@ def test_whether_the_directory_is_included(tmp_path: Path, line: str, reads: boo
     path = tmp_path / "sshd_config"
     path.write_text(f"Port 22\n{line}\n")
     assert reads_directory(str(path)) is reads
+
+
+SET = (("PasswordAuthentication", "no"), ("ChannelTimeout", "session:shell=60m"))
+
+
+@pytest.mark.holds("a setting that sshd would not take is not taken for set")
+def test_further_settings_of_the_sites(host: Host) -> None:
+    host.write(_50_site="PasswordAuthentication yes")  # ours comes first
+    text = sshd_keys.plan_text(str(host.root), sshd, SET)
+    assert text.endswith("UsePAM yes\nPasswordAuthentication no\nChannelTimeout session:shell=60m\n")
+    host.write(_05_site="ChannelTimeout none")
+    with pytest.raises(
+        NodeError, match=r"/05-site.conf sets ChannelTimeout before gpuadmin's file sets it to session:"
+    ):
+        sshd_keys.plan_text(str(host.root), sshd, SET)
+
+
+@pytest.mark.holds("who has a password alone is not shut out")
+@pytest.mark.parametrize(
+    ("hashed", "key", "before", "out"),
+    [
+        ("$y$x", None, "PasswordAuthentication yes", True),
+        ("$y$x", None, "KbdInteractiveAuthentication yes", True),
+        ("$y$x", "var/lib/gpuadmin/keys/jiho", "PasswordAuthentication yes", False),
+        ("$y$x", "home/jiho/.ssh/authorized_keys", "PasswordAuthentication yes", False),
+        ("!$y$x", None, "PasswordAuthentication yes", False),  # no password lets them in now
+        ("*", None, "PasswordAuthentication yes", False),
+        ("$y$x", None, "PasswordAuthentication no", False),
+        ("$y$x", None, "PasswordAuthentication yes\nMatch User minji\nPasswordAuthentication no", True),
+    ],
+)
+def test_whoever_has_a_password_and_no_key(
+    host: Host, monkeypatch: pytest.MonkeyPatch, hashed: str, key: str | None, before: str, out: bool
+) -> None:
+    monkeypatch.setattr(sshd_keys, "each", lambda ask, names, *_, **__: [(one, ask(one)) for one in names])
+    (host.root / "etc/shadow").write_text(f"minji:*:1:0:99999:7:::\njiho:{hashed}:1:0:99999:7:::\n")
+    host.write(_50_site=before)
+    if key:
+        (host.root / key).parent.mkdir(parents=True)
+        (host.root / key).write_text(f"{public_key('jiho')}\n")
+    settings = (*SET, ("KbdInteractiveAuthentication", "no"))
+    if not out:
+        assert "PasswordAuthentication no" in sshd_keys.plan_text(str(host.root), sshd, settings)
+        return
+    with pytest.raises(NodeError, match=r"would shut out who can log in now: jiho \(has a password and no key\)"):
+        sshd_keys.plan_text(str(host.root), sshd, settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "root", "takes"), [("minji", "no", True), ("root", "without-password", False), ("root", "yes", True)]
+)
+def test_whose_password_counts(name: str, root: str, takes: bool) -> None:
+    settings = {"passwordauthentication": ["no"], "kbdinteractiveauthentication": ["yes"], "permitrootlogin": [root]}
+    assert sshd_keys._takes_passwords(settings, name) is takes
+
+
+@pytest.mark.holds("where root logs in with less than a key, that stays")
+@pytest.mark.parametrize(
+    ("has", "line"),
+    [("yes", "PermitRootLogin without-password\n"), ("no", ""), ("forced-commands-only", "")],
+)
+def test_root_gets_no_more_than_before(host: Host, has: str, line: str) -> None:
+    host.write(_50_site=f"PermitRootLogin {has}")
+    text = sshd_keys.plan_text(str(host.root), sshd, (("PermitRootLogin", "without-password"),))
+    assert text.partition("UsePAM yes\n")[2] == line

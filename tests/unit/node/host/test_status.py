@@ -117,7 +117,7 @@ def test_a_part_that_is_not_known_leaves_the_others(tmp_path: Path, monkeypatch:
 
 def test_a_host_that_is_no_node_has_no_people() -> None:
     found = status.collect(uid_first=20000, uid_last=49999, disks={})
-    assert found == {"disks": {}, "unknown": {}}
+    assert found == {"disks": {}, "unknown": {}, "updates": None}
 
 
 def test_each_look_mounts_the_disk_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,13 +25,14 @@ USAGE = (
     "       cli.py queue-door | slurm-dump DIRECTORY\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | free | limits | top | web] [--language ko|en]\n"
-    "       cli.py apply-limits | keep-room | web-links | fetch-cluster\n"
+    "       cli.py apply-limits | count-updates | keep-room | web-links | fetch-cluster\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
 #: What takes no arguments, by the file whose `main` it is.
 PLAIN_COMMANDS = {
     "apply-limits": ".limits.applying",
+    "count-updates": ".host.upgrades",
     "keep-room": ".disk.filling",
     "disk-usage": ".disk.command",
     "fetch-cluster": ".cluster_view",

@@ -26,7 +26,7 @@ ROOMS = {
     ".disk": ("disk_amounts", "disk_usage"),
     ".gpus": ("gpu_driver", "gpu_gate", "gpu_grants", "gpus"),
     ".homes": ("homes",),
-    ".host": ("audit", "homes_release", "host_facts", "host_status", "unused_mounts", "shutdown_facts"),
+    ".host": ("audit", "homes_release", "host_facts", "host_status", "unused_mounts", "shutdown_facts", "upgrade"),
     ".host_settings": ("host_settings",),
     ".images": ("image_facts", "image_job", "image_layout", "image_relay", "image_store"),
     ".limits": ("disk_room", "limits"),

@@ -8,15 +8,17 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from gpuadmin.common.causes.account import judge_account
 from gpuadmin.common.records.diagnosis import RegisteredPerson as Person
 
 from .diagnosis import pam_account
 from .diagnosis.account import account
+from .diagnosis.keys import read_key_file
 from .diagnosis.subject import Subject
 from .each import Failed, each
 from .errors import NodeError, in_words
@@ -25,7 +27,7 @@ from .paths import STATE
 from .privileges.place import Place
 from .privileges.sshd import matches
 from .run import Runner, look
-from .sshd_settings import DIRECTORY, MAIN, ask_sshd, key_patterns, reads_directory, redirect_includes
+from .sshd_settings import DIRECTORY, MAIN, ask_sshd, expand_pattern, key_patterns, reads_directory, redirect_includes
 from .textdb import Table, decode, encode
 
 FILE = f"{DIRECTORY}/10-gpuadmin.conf"
@@ -41,8 +43,8 @@ UsePAM yes
 """
 
 
-def plan_text(root: str = "/", run: Runner = look) -> str:
-    """Given a host, return what our file has to say there.
+def plan_text(root: str = "/", run: Runner = look, settings: Sequence[tuple[str, str]] = ()) -> str:
+    """Given a host and further settings of sshd's, return what our file has to say there.
 
     Raises NodeError where it would not hold, and where somebody who can log in could not any more, with their names.
     """
@@ -52,15 +54,21 @@ def plan_text(root: str = "/", run: Runner = look) -> str:
             " beginning, as the distributions do"
         )
     with _copied(root, None) as bare:
-        own = key_patterns(ask_sshd("-f", bare, run=run))
+        without = ask_sshd("-f", bare, run=run)
+    own, strict = key_patterns(without), without.get("permitrootlogin") in (["no"], ["forced-commands-only"])
+    # guard: where root logs in with less than a key, that stays -> settings
+    settings = [one for one in settings if one != ("PermitRootLogin", "without-password") or not strict]
     wanted = own if SITE in own else [SITE, *own]
-    text = _TEXT.format(files=" ".join(wanted))
+    text = _TEXT.format(files=" ".join(wanted)) + "".join(f"{one} {value}\n" for one, value in settings)
     with _copied(root, text) as tried:
         try:
             then = ask_sshd("-f", tried, run=run)
         except NodeError as error:  # a Match above the line that includes the directory
             raise NodeError(f"{error} (tried with gpuadmin's file; Include comes before any Match)") from None
         _check_effective(root, then, wanted)
+        for keyword, value in settings:
+            if then.get(keyword.lower()) != [value]:  # guard: a setting that sshd would not take is not taken for set
+                raise NodeError(f"{_where(root, keyword)} sets {keyword} before gpuadmin's file sets it to {value}")
         present = read_bytes(_below(root, FILE))
         if present != text.encode():
             with _copied(root, None if present is None else decode(present)) as now:
@@ -132,6 +140,7 @@ def find_lost(root: str, now: str, then: str, run: Runner) -> dict[str, str]:
     everybody = None if matches(Place(root=root)) else (ask_sshd("-f", now, run=run), ask_sshd("-f", then, run=run))
     lost: dict[str, str] = {}
     asked: list[str] = []
+    closed: dict[str, list[str]] = {}
     for name in names:
         whose = ("-C", f"user={name},host=localhost,addr=127.0.0.1")
         before, after = everybody or (ask_sshd("-f", now, *whose, run=run), ask_sshd("-f", then, *whose, run=run))
@@ -140,17 +149,37 @@ def find_lost(root: str, now: str, then: str, run: Runner) -> dict[str, str]:
             lost[name] = f"sshd would not read keys from {', '.join(gone)} any more"
         elif before.get("usepam") != ["yes"] and after.get("usepam") == ["yes"]:
             asked.append(name)
-    return {**lost, **_refused(root, asked)}
+        if _takes_passwords(before, name) and not _takes_passwords(after, name):
+            closed[name] = key_patterns(after)
+    if closed:  # guard: who has a password alone is not shut out
+        lost.update(_refused(partial(_ask_keys, root, closed), list(closed), "the look for their keys does not end"))
+    return {**lost, **_refused(partial(_ask_pam, root), asked, "PAM does not answer")}
 
 
-def _refused(root: str, names: Sequence[str]) -> dict[str, str]:
-    """Whom PAM would keep out of those that sshd lets in without it."""
+def _refused(ask: Callable[[str], str | None], names: Sequence[str], silent: str) -> dict[str, str]:
+    """Whom of these something would keep out that sshd lets in now, and why."""
     found = {}
-    for name, result in each(partial(_ask_pam, root), names, AT_ONCE, SECONDS, grace=0):
-        why = f"PAM does not answer: {result.why}" if isinstance(result, Failed) else result
+    for name, result in each(ask, names, AT_ONCE, SECONDS, grace=0):
+        why = f"{silent}: {result.why}" if isinstance(result, Failed) else result
         if why is not None:
             found[name] = why
     return found
+
+
+def _takes_passwords(settings: Mapping[str, Sequence[str]], name: str) -> bool:
+    root = name != "root" or settings.get("permitrootlogin") == ["yes"]
+    return root and ["yes"] in (settings.get("passwordauthentication"), settings.get("kbdinteractiveauthentication"))
+
+
+def _ask_keys(root: str, patterns: Mapping[str, Sequence[str]], name: str) -> str | None:
+    subject = Subject(name=name, root=root)
+    facts: dict[str, Any] = {"node": True, "account": {**account(subject), "nologin": None}}  # that passes
+    shadow = Table.parse("shadow", decode(read_bytes(_below(root, "etc/shadow")) or b"")).get(name)
+    if shadow is None or shadow[1][:1] in ("", "!", "*") or any(judge_account(facts, Person(name))):
+        return None  # no password lets them in
+    passwd = facts["account"]["passwd"]
+    files = [expand_pattern(one, name, passwd["uid"], passwd["home"]) for one in patterns[name]]
+    return None if any(read_key_file(subject, one)["keys"] for one in files) else "has a password and no key"
 
 
 def _ask_pam(root: str, name: str) -> str | None:
@@ -170,9 +199,9 @@ def _name_lost(lost: Mapping[str, str]) -> str:
         reasons.setdefault(why, []).append(name)
     words = "; ".join(f"{_listed(names)} ({why})" for why, names in reasons.items())
     return (
-        f"sshd's settings of gpuadmin's (UsePAM yes, AuthorizedKeysFile) would shut out who can log in now: {words}."
-        " Correct that first (chage -M -1 NAME where a password has aged; /etc/security/access.conf), or lock them:"
-        " gpuadmin lock-user NAME"
+        f"sshd's settings of gpuadmin's would shut out who can log in now: {words}."
+        " Correct that first (a key; chage -M -1 NAME where a password has aged; /etc/security/access.conf), or"
+        " lock them: gpuadmin lock-user NAME"
     )
 
 

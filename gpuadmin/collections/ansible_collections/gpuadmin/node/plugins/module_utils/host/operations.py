@@ -6,8 +6,8 @@ They import what they alone need: every verb asks for facts, and waits.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Optional
+from dataclasses import asdict, dataclass, field
+from typing import Literal, Optional
 
 from ..answer import Answer
 from ..operation import operation
@@ -87,6 +87,35 @@ def report_status(document: StatusOrder, check: bool) -> Answer:
 
     disks = {one.name: one.path for one in document.disks}
     return Answer(report={"status": status.collect(**{**asdict(document), "disks": disks})})
+
+
+@dataclass(frozen=True)
+class UpgradeOrder:
+    """Look what waits to be upgraded, upgrade what was shown of it, or look whether the host is well then.
+
+    Settings that somebody has changed stay, nothing is removed, and the GPU's driver is held. It runs in the unit
+    ``gpuadmin-packages.service``, as installations do. A look fetches apt's lists, as apt's own timer does.
+    """
+
+    #: ``well`` fails where units have failed since the last upgrade.
+    step: Literal["look", "upgrade", "well"]
+    #: Whether only security updates count.
+    security: bool = False
+    #: Name of each package → the version that was shown.
+    shown: Mapping[str, str] = field(default_factory=dict)
+
+
+@operation("upgrade", UpgradeOrder)
+def upgrade_host(document: UpgradeOrder, check: bool) -> Answer:
+    from ..root import packages
+    from . import upgrades
+
+    packages.wait_for_another(upgrades.SECONDS)
+    going = document.step == "upgrade" and not check  # guard: a check upgrades nothing -> document.step == "upgrade"
+    done = upgrades.upgrade(document.security, document.shown) if going else ()
+    found = upgrades.look(document.security, document.step == "look")
+    well = document.step != "well" or not found.problems  # guard: a host that is not well is not passed over -> True
+    return Answer(done, {"updates": found}, problem=None if well else "; ".join(found.problems))
 
 
 @dataclass(frozen=True)

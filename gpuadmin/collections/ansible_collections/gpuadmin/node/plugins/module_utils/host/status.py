@@ -22,6 +22,7 @@ from ..limits import room
 from ..logins import occupants
 from ..mounts import NETWORK, Mount, nearest, parse_mountinfo, read_mountinfo
 from ..slurm.queue import closed, without_gpus
+from . import upgrades
 
 SECONDS = 15.0  # for a part: logind, a disk or a directory of people may not answer at all; all are asked at once
 
@@ -46,6 +47,7 @@ def collect(
     parts: dict[str, Callable[[], object]] = {name: partial(disk, path) for name, path in disks.items()}
     if backups is not None:
         parts["backup"] = partial(newest_backup, backups)
+    parts["updates"] = upgrades.waiting
     if queue:
         parts["queue"] = closed
         parts["queue_without_gpus"] = without_gpus

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, Optional
 
 from gpuadmin.common.records.bounds import Size
@@ -115,13 +115,16 @@ class SshdKeys:
     hold, and where somebody who can log in could not any more.
     """
 
+    #: Keyword → value of further settings of sshd's.
+    settings: Mapping[str, str] = field(default_factory=dict)
+
 
 @operation("sshd_keys", SshdKeys)
 def ensure_sshd_keys(document: SshdKeys, check: bool) -> Answer:
     from .. import sshd_keys
 
     unit = "ssh.service" if family(os_release()) == "debian" else "sshd.service"
-    wanted = File(sshd_keys.FILE, sshd_keys.plan_text())
+    wanted = File(sshd_keys.FILE, sshd_keys.plan_text(settings=tuple(document.settings.items())))
     return ensure_files(FilesOrder(files=[wanted], after=[("systemctl", "try-reload-or-restart", unit)]), check)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .. import background, unit
@@ -46,11 +46,11 @@ class Done:
     output: str
 
 
-def in_unit(command: Sequence[str], timeout: int) -> Done:
+def in_unit(command: Sequence[str], timeout: int, environment: Mapping[str, str] = ENVIRONMENT) -> Done:
     """Run a command in the unit gpuadmin-packages.service, ``timeout`` seconds at most, and wait for it."""
     limit = (f"RuntimeMaxSec={timeout}",)
     try:
-        done = background.perform(NAME, program, {"command": command, "environment": ENVIRONMENT}, properties=limit)
+        done = background.perform(NAME, program, {"command": command, "environment": environment}, properties=limit)
     except NodeError as error:
         return Done(-1, str(error))
     return Done(**done)
