@@ -79,7 +79,8 @@ def test_a_group_shares_a_directory_and_a_server_is_mounted(cluster: Cluster) ->
         cluster.admin(NODE, "systemctl stop reads.service")
         cluster.gpuadmin("provision", "--yes")
         assert not cluster.ssh("admin", NODE, "systemctl cat data.mount").stdout
-        assert cluster.admin(STORAGE, "ls /srv/storage/shared").split() == ["everybody", "imagenet"]
+        kept = "cd /srv/storage && cat shared/imagenet/a homes/_shared-everybody/note homes/_shared-papers/draft"
+        assert cluster.admin(STORAGE, kept) == "1\nhello\nthesis\n"
 
 
 UPSTREAM = """version: 0.1
