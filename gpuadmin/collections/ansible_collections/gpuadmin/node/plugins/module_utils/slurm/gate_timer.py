@@ -1,9 +1,11 @@
-"""What the timer of the gate does each minute: GPUs are brought to grants, limits to jobs, and jobs' use is noted."""
+"""What the timer of the gate does each minute: GPUs are brought to grants, limits to jobs, jobs' use is noted,
+and where no slurmd does it the node is looked at for sickness."""
 
 from __future__ import annotations
 
 import time
 
+from .. import health
 from ..gpus import reconcile
 from ..gpus.gate import Places
 from ..unit_status import said
@@ -16,4 +18,5 @@ def main(places: Places | None = None) -> int:
     outcome = reconcile.reconcile(where)
     job_use.look(where)
     limits = slice_limits.apply(where, time.time())
-    return said([*outcome.done, *limits.done] or ["nothing is to be done"], [*outcome.problems, *limits.problems])
+    sick = [f"takes no work: {one}" for one in health.look_at_node(where, health.MINUTE, own=True).words]
+    return said([*outcome.done, *limits.done, *sick] or ["nothing to do"], [*outcome.problems, *limits.problems])

@@ -1,0 +1,25 @@
+"""Load the GPUs of nodes with a program before people compute there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuadmin.options import Options
+from gpuadmin.outcome import report
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.session import opened
+from gpuadmin.who import who
+
+
+def burn_in(options: Options, patterns: Sequence[str]) -> int:
+    """Hosts are loaded at once; each says what came of it. Returns the exit code."""
+    with opened("burn-in", options) as session:
+        settings, hosts = session.site.settings.gpus.health, session.those(patterns, "gpu")
+        builder = PlanBuilder("Burn GPUs in")
+        program = " ".join(settings.burn_in) or "what DCGM or the CUDA toolkit brings"
+        words = f"takes no work, and runs {program}, for at most {settings.burn_in_minutes} minutes"
+        builder.add_all(hosts, [words, "takes jobs again if it passes and nobody else has drained it"])
+        session.plan(builder.build())
+        session.confirm()  # guard: a node is burnt in once that is confirmed
+        run = session.run("burn-in", hosts, {"gpuadmin_burn_in": {"by": who()}}, check=session.check)
+        return report(session, run, advice="the node keeps its record in /var/lib/gpuadmin/burn-in.json")
