@@ -36,7 +36,7 @@ def gpus(cluster: Cluster, host: Host) -> dict[str, Any]:
 def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `gpu_stack`. `grant` and `end`: what a verb asks of this host."""
     found = gpus(cluster, host)
-    queue = takes_jobs(cluster.site, cluster.hosts, host)
+    queue, homes = takes_jobs(cluster.site, cluster.hosts, host), cluster.plain["homes"]["path"]
     return {
         **found,
         "queue": queue,
@@ -48,9 +48,7 @@ def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
         "health": {
             **found["health"],
             "disks": ["/", "/var", *([docker] if (docker := cluster.docker_data(host)) else [])],
-            "homes": cluster.plain["homes"]["path"]
-            if cluster.members("storage") and "storage" not in host.groups
-            else "",
+            "homes": homes if cluster.members("storage") and "storage" not in host.groups else "",
             "gpus": host.variables.get("gpus"),
             "model": host.variables.get("gpu_model") or "",
         },

@@ -130,13 +130,13 @@ def change(session: Session, names: Sequence[str], wanted: Mapping[str, Any], *,
         builder.warn(f"{node} takes no jobs yet: {why}: {SICK_NODE.replace('NODE', node)}")
     # guard: a node that is still sick is not resumed -> nodes
     nodes = [node for node in nodes if node not in sick]
-    if sick and not nodes:
-        raise session.refuse("no node can take jobs again", builder.warnings)
-    if not nodes:
+    if not nodes and not sick:
         return nothing(session, [answers])
     for node in nodes:
         builder.add(node, _words(node, queue, wanted))
     session.plan(builder.build())
+    if sick and not nodes:
+        raise session.refuse("no node can take jobs again", builder.warnings)
     session.confirm()  # guard: a node takes no jobs, or takes them again, once that is confirmed
     given = {"gpuadmin_drain": {"nodes": nodes, **wanted}}
     run = session.run("drain", [host], given, check=session.check)

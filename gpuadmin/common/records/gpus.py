@@ -84,7 +84,7 @@ class Gpus:
     broken: list[str]
     worse: list[str]
     #: Why the node takes no work, in sentences.
-    closed: list[str] = field(default_factory=list)
+    closed: list[str]
 
 
 @dataclass(frozen=True)

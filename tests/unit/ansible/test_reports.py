@@ -148,7 +148,7 @@ GOOD: dict[str, Any] = {
     },
     "mig": {"steps": [{"gpu": 0, "state": "waits", "words": "whole (now 7g.80gb)", "people": ["minji holds it"]}]},
     "gpus": {"pci": [BUS], "driver": {"module": "550"}, "nvml": {"driver": "550", "cuda": "12.4", "gpus": [GPU]},
-             "answering": 1, "broken": [], "worse": ["x"]},
+             "answering": 1, "broken": [], "worse": ["x"], "closed": ["full disk: /"]},
     "diagnosis": {
         "node": True, "unknown": {"home": "late"}, "clock": {"seconds": 1.8e9, "service": None},
         "causes": [{"code": "shell", "cause": "its shell is gone", "remedy": "chsh", "evidence": ["/bin/x"]}],

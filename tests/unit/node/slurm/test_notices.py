@@ -14,7 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import job_turns, mail_choice, notices, queue
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.gpu_jobs import build_use_command
 
-from gpuadmin.common.waiting import LOST
+from gpuadmin.common.waiting import SICK
 from tests.support.mail_server import Server, StartServer, certificate, serve
 from tests.support.queue_host import NOW, Host, host, job, over
 
@@ -80,7 +80,7 @@ def test_the_first_look_tells_nobody_about_the_past(host: Host, serve: StartServ
     server = serve()
     host.port = server.port
     host.jobs, host.rows = [job(), job("6", start=NOW - 8000, asked=NOW - 9999, end=NOW + 1800)], [over()]
-    host.closed = {"gpu1": f"{LOST} 0"}
+    host.closed = {"gpu1": f"{SICK} GPU 0 does not answer"}
     for _ in range(3):
         host.look()
     # the same where a site has begun to send mails, or a webhook, afterwards
@@ -222,7 +222,7 @@ def test_a_lost_gpu_is_told_to_whoever_has_it(host: Host, serve: StartServer) ->
     host.port = server.port
     host.jobs = [job("4"), job("5", "jiho")]
     host.look()
-    host.closed = {"gpu1": f"{LOST} 0"}
+    host.closed = {"gpu1": f"{SICK} GPU 0 does not answer"}
     of = {"4": "0", "5": "1"}
     answer = host.answer
 
@@ -238,7 +238,7 @@ def test_a_lost_gpu_is_told_to_whoever_has_it(host: Host, serve: StartServer) ->
     host.look()
     host.look()
     assert server.recipients == ["minji@example.org"]
-    assert "GPU 0 of gpu1 does not answer" in text(server)
+    assert "gpu1 is faulty: GPU 0 does not answer" in text(server)
 
 
 @pytest.mark.holds("who has turned mails off gets none")
