@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpuadmin.common.text import listed
+from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
@@ -14,12 +16,15 @@ from gpuadmin.who import who
 def burn_in(options: Options, patterns: Sequence[str]) -> int:
     """Hosts are loaded at once; each says what came of it. Returns the exit code."""
     with opened("burn-in", options) as session:
-        settings, hosts = session.site.settings.gpus.health, session.those(patterns, "gpu")
+        settings, inventory = session.site.settings.gpus.health, session.site.inventory
+        hosts = [one.name for part in patterns for one in inventory.limited(part, "HOST")]
+        if odd := [name for name in hosts if name not in session.named("gpu")]:
+            raise ConfigError(f"{listed(odd)}: not in the group gpu")
         builder = PlanBuilder("Burn GPUs in")
         program = " ".join(settings.burn_in) or "what DCGM or the CUDA toolkit brings"
         words = f"takes no work, and runs {program}, for at most {settings.burn_in_minutes} minutes"
-        builder.add_all(hosts, [words, "takes jobs again if it passes and nobody else has drained it"])
+        builder.add_all(hosts, [f"{words}; takes jobs again if it passes and nobody else has drained it"])
         session.plan(builder.build())
         session.confirm()  # guard: a node is burnt in once that is confirmed
         run = session.run("burn-in", hosts, {"gpuadmin_burn_in": {"by": who()}}, check=session.check)
-        return report(session, run, advice="the node keeps its record in /var/lib/gpuadmin/burn-in.json")
+        return report(session, run)

@@ -319,16 +319,12 @@ def resume(nodes: tuple[str, ...], options: Options) -> int:
 
 @click.command("burn-in")
 @click.argument("nodes", metavar="HOST...", nargs=-1, required=True, shell_complete=hosts())
-@run_options()
+@run_options(limit=False)
 def burn_in(nodes: tuple[str, ...], options: Options) -> int:
     """Load the GPUs of nodes with a program (gpus.health.burn_in), before they join or come back from repair.
 
     A node takes no work meanwhile, nor afterwards until one passes. It then takes jobs again, if nobody else has
     drained it. Refused where somebody computes. The node keeps a record.
-
-    \b
-    gpuadmin drain gpu1 --reason 'GPU 3 replaced'
-    gpuadmin burn-in gpu1
     """
     from gpuadmin.actions.burn_in import burn_in
 

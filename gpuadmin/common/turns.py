@@ -19,10 +19,7 @@ ENDS: Mapping[str, tuple[str, str]] = {
     "memory": ("it took more memory than it had asked for", "요청한 것보다 많은 메모리를 사용했습니다"),
     "failed": ("its program failed", "프로그램이 오류로 끝났습니다"),
     "cancelled": ("an admin ended it", "관리자가 종료했습니다"),
-    "sick": (
-        "its program failed, and its node was found to be faulty",
-        "프로그램이 오류로 끝났고, 노드에서 이상이 발견되었습니다",
-    ),
+    "sick": ("it failed, and its node was found faulty", "오류로 끝났고, 노드에서 이상이 발견되었습니다"),
     "own": ("you ended it", "본인이 종료했습니다"),
     "node": ("its node failed", "노드에 문제가 생겼습니다"),
 }

@@ -86,9 +86,8 @@ def why(code: str, reason: str, language: str) -> str:
 
 
 def find_sick(reason: str) -> tuple[str, list[str]]:
-    """Given why a node takes no jobs, return what is broken there, and the numbers of the GPUs that are meant:
-    `gpuadmin sick: GPU 3: Xid 48 (…)` gives `GPU 3: Xid 48 (…)` and `["3"]`. None are the whole node. Any other reason
-    gives ``""``."""
+    """Given why a node takes no jobs, return what is broken there, and on which GPUs: `gpuadmin sick: GPU 3: Xid 48`
+    gives `GPU 3: Xid 48` and `["3"]`. No number is the whole node; any other reason gives ``""``."""
     words = reason[len(SICK) :].strip() if reason.startswith(SICK) else ""
     gpus = [_GPU.match(one) for one in words.split("; ")]
     return words, [one[1] for one in gpus if one] if all(gpus) else []

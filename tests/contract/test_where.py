@@ -29,7 +29,7 @@ ELSEWHERE = {
     "move-docker",  # on light hosts: it is between two daemons of one host
     "audit", "compare", "hand-over",  # on light hosts: they read files and ask programs, which are there as well
     # on light hosts: virtual machines have no GPUs
-    "drain", "grants", "resume",
+    "burn-in", "drain", "grants", "resume",
 }  # fmt: skip
 #: Fixtures and helpers → the verbs that they run for whoever uses them.
 HELPERS = {

@@ -14,8 +14,9 @@ SLURM = "slurm: {constrain: [], hours: 4}"
 
 
 @contextmanager
-def queued(cluster: Cluster, slurm: str = SLURM, *, gpus: int = 2) -> Iterator[Cluster]:
-    """minji and jiho are on it. ``slurm``: the section of gpuadmin.yml; ``gpus``: how many each node has."""
+def queued(cluster: Cluster, slurm: str = SLURM, *, gpus: int = 2, health: str = "{}") -> Iterator[Cluster]:
+    """minji and jiho are on it. ``slurm``: the section of gpuadmin.yml; ``gpus``: how many each node has;
+    ``health``: that part of its section."""
     for name in ("minji", "jiho"):
         cluster.add(name)
     inventory = cluster.site / "inventory/hosts.yml"
@@ -27,7 +28,7 @@ def queued(cluster: Cluster, slurm: str = SLURM, *, gpus: int = 2) -> Iterator[C
         node |= {"gpus": gpus, "gpu_model": "NVIDIA H100 PCIe"}
     inventory.write_text(yaml.safe_dump(tree))
     try:
-        with cluster.settings(lambda text: f"{text}\ngpus: {{access: granted}}\n{slurm}\n"):
+        with cluster.settings(lambda text: f"{text}\ngpus: {{access: granted, health: {health}}}\n{slurm}\n"):
             cluster.gpuadmin("provision", "--yes")
             yield cluster
     finally:

@@ -37,9 +37,7 @@ MISFIT_NODE = (
     "gpuadmin resume NODE"
 )
 #: What to do about one that is closed by what passes: it looks again each minute.
-PASSING_NODE = (
-    "it takes jobs again by itself once that is over: gpuadmin list-gpus, gpuadmin run NODE -- df -h, and gpuadmin disk"
-)
+PASSING_NODE = "it takes jobs again by itself once that is over: gpuadmin list-gpus, gpuadmin run NODE -- df -h"
 #: What to do about one on which something is broken.
 SICK_NODE = (
     "gpuadmin list-gpus says what is wrong; mend it, or reboot, or reset the GPU and gpuadmin burn-in NODE; then "
@@ -167,8 +165,7 @@ def _words(node: str, queue: Mapping[str, Any], wanted: Mapping[str, Any]) -> st
     seen = next((one for one in queue["nodes"] if one["name"] == node), unknown)
     why = f": {seen['reason']}" if seen["reason"] else ""
     if wanted["resume"]:
-        again = "; if it is still full it takes none a minute later" if seen["reason"].startswith(PASSING) else ""
-        return f"takes jobs again ({seen['state']} now{why}){again}"
+        return f"takes jobs again ({seen['state']} now{why})"
     jobs = _on(queue, node)
     until = max((one["end"] for one in jobs if one["end"]), default=None)
     runs = f"; {counted(len(jobs), 'job')} there, the last until {clock(until)}" if until else ""

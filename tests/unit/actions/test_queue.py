@@ -162,8 +162,7 @@ def test_a_full_node_takes_jobs_again_by_itself(queue: Ansible, cli: Cli, reason
     assert by_itself in " ".join(cli("queue")[1].split())
     assert "it takes jobs again by itself" in cli("provision", "--yes")[2]
     assert "it takes jobs again by itself" in cli("grant", "minji", "node1", "--hours", "1", "--reason", "x")[2]
-    out = cli("resume", "node1", "--yes")[1]
-    assert "if it is still full it takes none a minute later" in " ".join(out.split())
+    assert cli("resume", "node1", "--yes")[0] == 0
     # who drains it means more than that it is full now
     assert cli("drain", "node1", "--yes")[0] == 0
     assert queue.asked[-1].variables["gpuadmin_drain"]["reason"] == "an admin drains it"

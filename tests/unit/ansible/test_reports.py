@@ -520,7 +520,7 @@ def test_what_this_very_machine_says_is_understood() -> None:
     parsed("power", to_plain(node_power.collect(node=True, **look)))
     parsed("command", answering.answer("echo a; exit 3"))
     seen = node_gpus.look(seconds=5)
-    parsed("gpus", {**seen.to_report(), "answering": 0, "broken": [], "worse": []})
+    parsed("gpus", {**seen.to_report(), "answering": 0, "broken": [], "worse": [], "closed": []})
     people = [Person("minji", 20000)]
     parsed("facts", to_plain(term_facts.collect(people, directories=["/nonexistent"], names=["root"])))
     facts = node_diagnosis.collect(subject.build_subject(DiagnosisOrder()))

@@ -21,7 +21,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gate_ti
 from gpuadmin.common.records.hosts import Disk
 from gpuadmin.common.waiting import FOR_NOW, FULL, SICK
 from tests.support.fake_slurm import slurm
-from tests.unit.node.gpus.test_look import SILENT, TWO, gpu, seen, xid
+from tests.support.seen_gpus import SILENT, TWO, gpu, seen, xid
 
 DISK = 100 << 30
 GIB = 1 << 30

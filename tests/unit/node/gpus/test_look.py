@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.driver import Driver
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import (
     Expected,
     Seen,
@@ -13,9 +12,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import (
     judge,
     look,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.pci import OnBus as Device
 
 from tests.support.gpu_node import Node
+from tests.support.seen_gpus import NONE, SILENT, TWO, WHOLE, device, gpu, seen, xid
 
 
 @pytest.mark.needs("cc")
@@ -99,29 +98,6 @@ def test_a_library_that_is_none(node: Node) -> None:
     node.gpu("0000:01:00.0")
     node.file("usr/lib64/libnvidia-ml.so.1", "not an object file\n")
     assert "libnvidia-ml.so.1" in str(look(node.places).problem)
-
-
-WHOLE = Driver("550.1", "6.12", library="/x", libraries="550.1", nodes=True)
-NONE = Driver(None, "6.12")
-
-
-def device(number: int, driver: str | None = "nvidia") -> Device:
-    return Device(f"0000:0{number}:00.0", "0x10de", "0x2330", driver, None, None, None)
-
-
-def gpu(number: int, **other: Any) -> dict[str, Any]:
-    return {"index": number, "address": f"0000:0{number}:00.0", "name": "NVIDIA H100", "problem": None, **other}
-
-
-def seen(*gpus: dict[str, Any], **other: Any) -> Seen:
-    return replace(Seen([device(one["index"]) for one in gpus], WHOLE, {"gpus": list(gpus)}, xids=[]), **other)
-
-
-def xid(number: int) -> list[dict[str, Any]]:
-    return [{"address": "0000:01:00.0", "xid": number, "count": 1, "seconds": 3}]
-
-
-TWO = (gpu(0), gpu(1))
 
 
 def test_a_gate_that_is_not_closed_is_worse() -> None:
@@ -211,9 +187,6 @@ def test_errors_of_peoples_programs_are_no_reason(number: int) -> None:
 @pytest.mark.parametrize("other", [{"slowed": ["heat (hardware)"]}, {"ecc_uncorrected": None}, {"pcie_width": None}])
 def test_what_people_cause_or_nobody_knows_is_no_reason(other: dict[str, Any]) -> None:
     assert judge(seen(gpu(0, **other)), Expected(1)) == Verdict(1, (), ())
-
-
-SILENT = Seen([device(0)], WHOLE, problem="the GPU driver did not answer in 20 s")
 
 
 @pytest.mark.parametrize(

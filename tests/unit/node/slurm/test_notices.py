@@ -241,6 +241,25 @@ def test_a_lost_gpu_is_told_to_whoever_has_it(host: Host, serve: StartServer) ->
     assert "gpu1 is faulty: GPU 0 does not answer" in text(server)
 
 
+@pytest.mark.parametrize(
+    ("state", "reason", "told"),
+    [
+        ("FAILED", f"{SICK} GPU 0: Xid 48", "it failed, and its node was found faulty"),
+        ("FAILED", "fan is loud", "its program failed"),
+        ("COMPLETED", f"{SICK} GPU 0: Xid 48", "it is done"),
+    ],
+)
+def test_whoever_s_job_failed_on_a_sick_node_reads_so(
+    host: Host, serve: StartServer, state: str, reason: str, told: str
+) -> None:
+    server = serve()
+    host.port = server.port
+    host.look()
+    host.closed, host.rows = {"gpu1": reason}, [over("3", state, NOW + 90)]
+    host.look()
+    assert subjects(server) == [f"Ended: job 3 “train.sh”: {told}"]
+
+
 @pytest.mark.holds("who has turned mails off gets none")
 def test_who_has_turned_mails_off(host: Host, serve: StartServer) -> None:
     server = serve()

@@ -34,7 +34,6 @@ SETTINGS, CHECKS = "health.json", "health.d"
 ANSWER = "health.json"
 #: Seconds for which an answer is one to jobs that end, to jobs that begin, and to a timer of each minute.
 JUST_NOW, BURST, MINUTE = 2, 20, 90
-HOMES_SECONDS = 10.0
 #: A disk with fewer free bytes than LEAST, or than a PART-th of a small disk, is full; so is one with fewer free inodes
 #: than a PART-th. It has room again with AGAIN times as much.
 LEAST, PART = 1 << 30, 50
@@ -76,7 +75,6 @@ class Health:
         """Those of ``gpus`` (UUIDs) that somebody may be given, on a node without a queue. A full disk, or homes that
         are away, take no GPU from anybody there."""
         sick = {one.gpu for one in self.lasting}
-        # stand-ins without a driver answer
         answering = set(gpus) if settings.gpus is not None else set(self.answering or ())
         return set() if "" in sick else {one for one in gpus if one in answering} - sick
 
@@ -155,7 +153,7 @@ def _look_at_homes(path: str, run: str) -> Iterator[Sick]:
 
     words, lock = "", os.path.join(run, "homes.lock")
     try:
-        if path and not isolated_call(ask, seconds=HOMES_SECONDS, lock=lock)["type"]:
+        if path and not isolated_call(ask, seconds=10.0, lock=lock)["type"]:
             words = "are not mounted"
     except (NodeError, OSError) as error:
         words = "do not answer" if isinstance(error, HungError) else f"do not answer: {in_words(error)}"
@@ -180,8 +178,7 @@ def _below(paths: Iterable[str], times: int) -> Iterator[str]:
 
 
 def close(node: str, found: Health) -> str:
-    """Have the queue send a node no job where it should take none, or send it jobs again. Returns why it takes none;
-    empty: nothing is found."""
+    """Have the queue send a node no job where it should take none, or jobs again. Returns why; empty: no reason."""
     wanted = _wanted(node, found)
     if wanted is None:
         return ""

@@ -1,6 +1,4 @@
-"""Burn-in: a program that loads a node's GPUs before the node joins, or comes back from repair. Nobody computes there
-meanwhile, nor after one that failed or was cut off, until one passes.
-"""
+"""Burn-in: a program that loads a node's GPUs. Nobody computes there meanwhile, nor afterwards until one passes."""
 
 from __future__ import annotations
 
@@ -17,7 +15,6 @@ from ..files import read_bytes, write_atomic
 from ..run import program
 
 RECORD = "burn-in.json"  # in the node's state
-UNIT = "gpu-burn-in"
 #: What brings one, the first that is there: NVIDIA's DCGM, and the CUDA toolkit.
 PROGRAMS = (
     ("/usr/bin/dcgmi", "diag", "-r", "3"),
@@ -76,8 +73,8 @@ def burn(command: Sequence[str], minutes: int) -> str:
     """Run the program in a unit of its own. Returns why it failed; empty: it passed."""
     limit = f"RuntimeMaxSec={minutes * 60}"
     try:
-        done = background.perform(UNIT, program, {"command": list(command)}, properties=(limit,))
-    except NodeError as error:
+        done = background.perform("gpu-burn-in", program, {"command": list(command)}, properties=(limit,))
+    except NodeError as error:  # such as: it took too long
         return str(error)[:400]
     lines = [line.strip() for line in str(done["output"]).splitlines() if line.strip()]
     return "" if done["status"] == 0 else f"{' '.join(lines[-2:])[-400:] or 'no word'} (status {done['status']})"

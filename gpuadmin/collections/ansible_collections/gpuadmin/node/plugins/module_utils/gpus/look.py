@@ -137,9 +137,7 @@ class Sick:
 @dataclass(frozen=True)
 class Verdict:
     """``answering``: how many GPUs answer. ``broken``: nobody should compute here; ``worse``: less than expected.
-
-    ``sick``: for what of both a node, or a GPU, takes no further work.
-    """
+    ``sick``: for what of both no further work begins."""
 
     answering: int
     broken: tuple[str, ...]
@@ -163,9 +161,9 @@ def judge(seen: Seen, expected: Expected) -> Verdict:
         nothing = "the inventory says nothing of them" if expected.number is None else "none is expected"
         reason = "; ".join(seen.missing) or seen.problem or "none answers"
         worse.append(f"GPUs without a driver that answers ({nothing}): {reason}")
-    # guard: a GPU that may not be asked is not lost -> (*bad, *less)
-    sick = (*bad, *(one for one in less if "NO_PERMISSION" not in one.words))
-    return Verdict(number, tuple(one.words for one in bad), tuple(worse), sick)
+    # guard: a GPU that may not be asked is not lost
+    less = [one for one in less if "NO_PERMISSION" not in one.words]
+    return Verdict(number, tuple(one.words for one in bad), tuple(worse), (*bad, *less))
 
 
 def _counted(number: int) -> str:

@@ -1,5 +1,4 @@
-"""What the timer of the gate does each minute: GPUs are brought to grants, limits to jobs, jobs' use is noted,
-and where no slurmd does it the node is looked at for sickness."""
+"""What the timer of the gate does each minute: grants, limits, jobs' use, and a look at a node without slurmd."""
 
 from __future__ import annotations
 
