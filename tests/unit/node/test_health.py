@@ -251,6 +251,12 @@ def test_a_damaged_answer_or_setting_keeps_no_node_from_the_queue(node: Node) ->
         assert health.look_at_node(node.places, health.BURST).sick == []
 
 
+@pytest.mark.holds("a check that fails keeps no node from the queue")
+def test_a_check_that_fails_keeps_no_node_from_the_queue(node: Node) -> None:
+    Path(node.places.settings).write_text("{")
+    assert node.asked("idle", "none") == []
+
+
 NOW = int(time.time())
 
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -297,14 +298,15 @@ def test_a_burn_in(host: GatedHost, monkeypatch: pytest.MonkeyPatch, status: int
 @pytest.mark.parametrize("who", ["job", "holds", "granted"])
 @pytest.mark.holds("nobody's work is burnt in")
 def test_nobody_s_work_is_burnt_in(host: GatedHost, monkeypatch: pytest.MonkeyPatch, who: str) -> None:
-    node = Burning(host, monkeypatch)
+    node, order = Burning(host, monkeypatch), BURN
     if who == "job":
         node.jobs = [{"id": "4", "user": "jiho", "nodes": "gpu1"}]
     elif who == "holds":
         monkeypatch.setattr(operations, "gpu_users", lambda *_: ["jiho"])
     else:
         grants.write(grants.Grant("a1", "jiho", 20001, ["0"], 1000, SOON, "root@nas"), host.places.state)
-    done = operations.burn_in(BURN, False, host.places).result()
+        order = replace(BURN, node="")
+    done = operations.burn_in(order, False, host.places).result()
     assert str(done["msg"]).startswith("in use by jiho")
     assert (node.told, burning.read(host.places.state)) == ([], None)
 

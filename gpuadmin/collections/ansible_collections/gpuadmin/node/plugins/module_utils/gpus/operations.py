@@ -383,7 +383,7 @@ def burn_in(document: BurnInOrder, check: bool, places: gate.Places | None = Non
     node = document.node if shutil.which("squeue") else ""  # one that joins has no queue yet
     command = burning.choose_program(document.command)
     granted = [one.user for one in grants.read(where.state, where.run)[0] if now < one.until]
-    held = {*gpu_users(FIRST_HUMAN_UID, where.proc), *granted, *(queue.on(queue.ask_jobs(), node) if node else ())}
+    held = {*gpu_users(FIRST_HUMAN_UID, where.proc), *(queue.on(queue.ask_jobs(), node) if node else granted)}
     done = [f"burn in: {' '.join(command)}"]
     if held:  # guard: nobody's work is burnt in
         return Answer(problem=f"in use by {', '.join(sorted(held))}: gpuadmin drain, and wait until they have gone")
