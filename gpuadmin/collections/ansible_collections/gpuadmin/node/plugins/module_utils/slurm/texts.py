@@ -351,7 +351,7 @@ HERE: dict[str, dict[str, str]] = {
         "released-soon": "The GPUs are given back within a minute.",
         "nothing": "You have taken no GPU here. What an admin has granted you ends by itself.",
         "none-free": "GPUs of this node that are free now: {0}. Others: granted to somebody: {1}, used by somebody's "
-        "program: {2}, not answering: {3}. `gpu list` shows them; try another node, or later.",
+        "program: {2}, faulty or not answering: {3}. `gpu list` shows them; try another node, or later.",
         "too-many": "One person may take {0} of this node's GPUs at a time: `gpu release` gives yours back. "
         "If you need more, ask your admins.",
         "too-long": "You may take a GPU for {0} h at most: --hours {0}.",
@@ -373,7 +373,7 @@ HERE: dict[str, dict[str, str]] = {
         "released-soon": "GPU는 1분 안에 반납됩니다.",
         "nothing": "여기서 직접 받은 GPU가 없습니다. 관리자가 준 GPU는 정해진 시각에 끝납니다.",
         "none-free": "지금 이 노드에서 비어 있는 GPU: {0}개. 다른 사람에게 배정: {1}개, 프로그램이 사용 중: {2}개, "
-        "응답하지 않음: {3}개. `gpu list`로 확인하고 다른 노드를 쓰거나 나중에 다시 시도하세요.",
+        "이상이 있거나 응답하지 않음: {3}개. `gpu list`로 확인하고 다른 노드를 쓰거나 나중에 다시 시도하세요.",
         "too-many": "한 사람이 이 노드에서 동시에 {0}개까지 쓸 수 있습니다. 반납: `gpu release`. "
         "더 필요하면 관리자에게 요청하세요.",
         "too-long": "한 번에 최대 {0}시간입니다: --hours {0}",
