@@ -17,8 +17,8 @@ def burn_in(options: Options, patterns: Sequence[str]) -> int:
     """Hosts are loaded at once; each says what came of it. Returns the exit code."""
     with opened("burn-in", options) as session:
         settings, inventory = session.site.settings.gpus.health, session.site.inventory
-        hosts = [one.name for part in patterns for one in inventory.limited(part, "HOST")]
-        if odd := [name for name in hosts if name not in session.named("gpu")]:
+        hosts, named = session.those(patterns, "gpu"), [inventory.limited(part, "HOST") for part in patterns]
+        if odd := [one.name for part in named for one in part if "gpu" not in one.groups]:
             raise ConfigError(f"{listed(odd)}: not in the group gpu")
         builder = PlanBuilder("Burn GPUs in")
         program = " ".join(settings.burn_in) or "what DCGM or the CUDA toolkit brings"

@@ -319,7 +319,7 @@ def resume(nodes: tuple[str, ...], options: Options) -> int:
 
 @click.command("burn-in")
 @click.argument("nodes", metavar="HOST...", nargs=-1, required=True, shell_complete=hosts())
-@run_options(limit=False)
+@run_options()
 def burn_in(nodes: tuple[str, ...], options: Options) -> int:
     """Load the GPUs of nodes with a program (gpus.health.burn_in), before they join or come back from repair.
 

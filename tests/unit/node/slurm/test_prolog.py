@@ -197,17 +197,17 @@ SICK = Sick("GPU 0: Xid 48", "GPU-a")
 
 
 @pytest.mark.parametrize(
-    ("found", "drained"),
+    ("sick", "full", "drained"),
     [
-        ({}, ""),
-        ({"sick": [SICK]}, "gpuadmin sick: GPU 0: Xid 48"),
-        ({"full": ["/var"]}, "gpuadmin full disk: /var"),
-        ({"sick": [Sick("the homes (/home) do not answer", passes=True)]}, "gpuadmin for now: the homes"),
+        ([], [], ""),
+        ([SICK], [], "gpuadmin sick: GPU 0: Xid 48"),
+        ([], ["/var"], "gpuadmin full disk: /var"),
+        ([Sick("the homes (/home) do not answer", passes=True)], [], "gpuadmin for now: the homes"),
     ],
 )
 @pytest.mark.holds("no job begins on a node that is sick or full")
 def test_a_node_that_is_sick_or_full_begins_no_job_and_says_why(
-    host: GatedHost, monkeypatch: pytest.MonkeyPatch, found: dict[str, object], drained: str
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch, sick: list[Sick], full: list[str], drained: str
 ) -> None:
     """Slurm drains it as well, with other words, and not once more: what passes then passes by itself."""
     told: list[str] = []
@@ -216,10 +216,10 @@ def test_a_node_that_is_sick_or_full_begins_no_job_and_says_why(
         told.append(f"{wanted.mark} {wanted.reason}")
         return []
 
-    node = replace(health.Health([], [], True, [], [], NOW), **found)  # type: ignore[arg-type]
+    node = health.Health(sick, full, True, [], [], NOW)
     monkeypatch.setattr(health, "look_at_node", lambda *_, **__: node)
     monkeypatch.setattr(draining, "bring", bring)
-    job = replace(JOB, node="gpu1", gpus=[] if "full" in found else JOB.gpus)
+    job = replace(JOB, node="gpu1", gpus=[] if full else JOB.gpus)
     with pytest.raises(NodeError, match=f"job 12: gpu1 takes no jobs: {drained}") if drained else nullcontext():
         prolog.begin(job, host.places, NOW)
     assert (len(recorded(host)), bool(told)) == (not drained, bool(drained))

@@ -151,7 +151,7 @@ def _look_at_homes(path: str, run: str) -> Iterator[Sick]:
         os.statvfs(path)
         return {"type": network_filesystem(path)}
 
-    words, lock = "", os.path.join(run, "homes.lock")
+    words, lock = "", os.path.join(run, "homes-asked")
     try:
         if path and not isolated_call(ask, seconds=10.0, lock=lock)["type"]:
             words = "are not mounted"
