@@ -92,9 +92,9 @@ def test_a_job_that_begins_on_a_sick_or_full_node_waits_for_another(queue: Clust
     queue.wait(lambda: queue.ssh("jiho", NODE, "gpu list | grep 'jiho .* node2'"), seconds=180)
     queue.person("jiho", NODE, "gpu release")
     queue.admin("node2", "umount /local")
-    # the file server is away, and comes back
-    queue.admin(CONTROLLER, "systemctl stop nfs-server")
-    homes = "gpuadmin for now: the homes (/home) do not answer"
-    queue.wait(lambda: queue.ssh("admin", CONTROLLER, f"{said} '{homes}'"), seconds=180)
-    queue.admin(CONTROLLER, "systemctl start nfs-server")
-    queue.wait(lambda: queue.ssh("admin", CONTROLLER, f"{said} -x none"), seconds=240)
+    # the homes are away, and come back
+    queue.admin("node2", "systemctl stop home.automount home.mount")
+    homes = "gpuadmin for now: the homes (/home) are not mounted"
+    queue.wait(lambda: queue.ssh("admin", CONTROLLER, f"{said} '{homes}'"), seconds=120)
+    queue.admin("node2", "systemctl start home.automount")
+    queue.wait(lambda: queue.ssh("admin", CONTROLLER, f"{said} -x none"), seconds=120)
