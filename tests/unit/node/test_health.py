@@ -12,11 +12,11 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import health
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import burning, look
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.burning import BurnIn
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.burning import Burning
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.gate import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.isolated_call import HungError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Seen
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gate_timer
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import closing, gate_timer
 
 from gpuadmin.common.records.hosts import Disk
 from gpuadmin.common.waiting import FOR_NOW, FULL, SICK
@@ -52,7 +52,7 @@ class Node:
         monkeypatch.setattr(health, "disk", self._disk)
         monkeypatch.setattr(health.os, "statvfs", self._statvfs)
         monkeypatch.setattr(look, "look", self._look)
-        monkeypatch.setattr(health, "Places", lambda: self.places)
+        monkeypatch.setattr(closing, "Places", lambda: self.places)
         monkeypatch.setenv("SLURMD_NODENAME", "gpu1")
         self.set(disks=["/var", "/local"])
 
@@ -88,7 +88,7 @@ class Node:
         (self.place / "node").write_text(f"gpu1|{state}|{reason}\n")
         called = self.place / "called"
         called.unlink(missing_ok=True)
-        assert health.main() == 0
+        assert closing.main() == 0
         return called.read_text().splitlines() if called.exists() else []
 
 
@@ -264,13 +264,13 @@ NOW = int(time.time())
     ("record", "words"),
     [
         (None, ""),
-        (BurnIn(["x"], "root@nas", NOW), "it has not ended"),
-        (BurnIn(["x"], "root@nas", NOW, NOW, "GPU 3 is 90 C (status 1)"), "GPU 3 is 90 C (status 1)"),
-        (BurnIn(["x"], "root@nas", NOW, NOW, ""), ""),
+        (Burning(["x"], "root@nas", NOW), "it has not ended"),
+        (Burning(["x"], "root@nas", NOW, NOW, "GPU 3 is 90 C (status 1)"), "GPU 3 is 90 C (status 1)"),
+        (Burning(["x"], "root@nas", NOW, NOW, ""), ""),
     ],
 )
 @pytest.mark.holds("a node takes no work while its burn-in runs, nor after one that failed")
-def test_a_node_takes_no_work_until_its_burn_in_has_passed(node: Node, record: BurnIn | None, words: str) -> None:
+def test_a_node_takes_no_work_until_its_burn_in_has_passed(node: Node, record: Burning | None, words: str) -> None:
     if record is not None:
         burning.keep(str(node.state), record)
     found = [one.partition("Reason=")[2] for one in node.asked("idle", "none")]
@@ -290,7 +290,7 @@ def test_an_xid_before_a_burn_in_that_passed_is_settled(node: Node, ago: int, pr
     begun = NOW - 60
     since = int(begun - (time.time() - time.monotonic()))
     node.gpus = seen(*TWO, xids=[{"address": "0000:01:00.0", "xid": 48, "count": 1, "seconds": since + ago}])
-    burning.keep(str(node.state), BurnIn(["x"], "root@nas", begun, NOW, problem))
+    burning.keep(str(node.state), Burning(["x"], "root@nas", begun, NOW, problem))
     assert bool(node.asked("idle", "none")) == closed
 
 

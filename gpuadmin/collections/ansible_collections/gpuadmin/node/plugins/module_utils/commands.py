@@ -91,9 +91,9 @@ def main(arguments: list[str] | None = None, host: Host | None = None, more: Map
 
             return prolog.main(command)
         if command == "slurm-health":  # an older role names disks
-            from . import health
+            from .slurm import closing
 
-            return health.main()
+            return closing.main()
         if command == "slurm-dump" and len(rest) == 1:
             from .backups import accounting
 

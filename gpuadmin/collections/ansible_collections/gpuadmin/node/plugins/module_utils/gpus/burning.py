@@ -23,7 +23,7 @@ PROGRAMS = (
 
 
 @dataclass(frozen=True)
-class BurnIn:
+class Burning:
     """``begun``, ``ended``: seconds since 1970. ``by``: who asked. ``problem``: why it has not passed."""
 
     command: Sequence[str]
@@ -33,14 +33,14 @@ class BurnIn:
     problem: str = "it has not ended"
 
 
-def read(state: str) -> BurnIn | None:
+def read(state: str) -> Burning | None:
     """The last burn-in of a node. One that cannot be read has not passed."""
     path = os.path.join(state, RECORD)
     try:
         data = read_bytes(path)
-        return None if data is None else parse_settings(BurnIn, json.loads(data), path)
+        return None if data is None else parse_settings(Burning, json.loads(data), path)
     except (NodeError, ValueError) as error:
-        return BurnIn((), "", 0, problem=f"{path} is damaged: {error}")
+        return Burning((), "", 0, problem=f"{path} is damaged: {error}")
 
 
 def problems(state: str) -> Iterator[str]:
@@ -65,7 +65,7 @@ def choose_program(wanted: Sequence[str]) -> Sequence[str]:
     return found
 
 
-def keep(state: str, record: BurnIn) -> None:
+def keep(state: str, record: Burning) -> None:
     write_atomic(os.path.join(state, RECORD), json.dumps(asdict(record), indent=1).encode(), mode=0o644)
 
 

@@ -25,7 +25,7 @@ from ..operation import operation
 from ..root.operations import ensure_files
 from ..root.session import close_session, open_session
 from ..run import program
-from ..slurm import draining, queue
+from ..slurm import closing, draining, queue
 from . import burning, device_files, gate, grants, kernels, mig, pci, reconcile
 from .gate import Settings
 from .grants import Grant
@@ -389,7 +389,7 @@ def burn_in(document: BurnInOrder, check: bool, places: gate.Places | None = Non
         return Answer(problem=f"in use by {', '.join(sorted(held))}: gpuadmin drain, and wait until they have gone")
     if check:
         return Answer(done)
-    record = burning.BurnIn(command, document.by, now)
+    record = burning.Burning(command, document.by, now)
     burning.keep(where.state, record)  # from here on no job's prolog and no grant lets anybody in
     if node:
         draining.bring(draining.Wanted([node], f"by {document.by}", mark=BURN_IN), check=False)
@@ -399,5 +399,5 @@ def burn_in(document: BurnInOrder, check: bool, places: gate.Places | None = Non
     found = health.look_at_node(where, own=True)
     if node:  # one that others have drained stays as it is
         draining.bring(draining.Wanted([node], resume=True, mark=BURN_IN), check=False)
-        health.close(node, found)
+        closing.close(node, found)
     return Answer(done, problem="; ".join(found.words) or None)

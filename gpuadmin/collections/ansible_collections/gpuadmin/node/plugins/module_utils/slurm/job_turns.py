@@ -50,7 +50,7 @@ def lost(
     jobs: Iterable[Mapping[str, Any]], closed: Mapping[str, str], seen: dict[str, float], now: float
 ) -> list[Turn]:
     """Whose GPU, or node, is broken. ``closed``: node → why it takes no jobs. ``seen``: key → since when, kept."""
-    sick = {node: found for node, reason in closed.items() if (found := find_sick(reason))[0]}
+    sick = {node: words for node, reason in closed.items() if (words := find_sick(reason))[0]}
     found = []
     for one in jobs:
         for node in () if one["waits"] or not one["gpus"] else sick.keys() & set(one["nodes"].split(",")):
@@ -58,13 +58,13 @@ def lost(
                 mine = [str(number) for number in parse_node_share(queue.ask(queue.details(one["id"])), node).gpus]
             except NodeError:
                 mine = []
-            words, gpus = sick[node]
+            said, gpus = sick[node]
             # guard: who has other GPUs of the node is not told that theirs is lost
             if mine and gpus and not set(mine) & set(gpus):
                 continue
-            key = f"lost {one['id']} {one['start']} {node} {words}"
+            key = f"lost {one['id']} {one['start']} {node} {said}"
             turn = Turn("lost", key, one["user"], one["id"].partition("_")[0], seen.get(key, now), one["gpus"], node,
-                        one["end"], _name(one["name"]), lost=words)  # fmt: skip
+                        one["end"], _name(one["name"]), lost=said)  # fmt: skip
             found.append(turn)
     seen.clear()
     seen.update({one.key: one.at for one in found})
