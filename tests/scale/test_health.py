@@ -17,11 +17,11 @@ MINUTE = 60
 CHECK = """
 import sys
 sys.path[:0] = sys.argv[4:]
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import closing
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import draining
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.gate import Places
 root, state, run = sys.argv[1:4]
-closing.Places = lambda: Places(state, run, f"{state}/gate.json", root=root)
-closing.main()
+draining.Places = lambda: Places(state, run, f"{state}/gate.json", root=root)
+draining.main()
 """
 
 

@@ -16,7 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.burning import 
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.gate import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.isolated_call import HungError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Seen
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import closing, gate_timer
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import draining, gate_timer
 
 from gpuadmin.common.records.hosts import Disk
 from gpuadmin.common.waiting import FOR_NOW, FULL, SICK
@@ -52,7 +52,7 @@ class Node:
         monkeypatch.setattr(health, "disk", self._disk)
         monkeypatch.setattr(health.os, "statvfs", self._statvfs)
         monkeypatch.setattr(look, "look", self._look)
-        monkeypatch.setattr(closing, "Places", lambda: self.places)
+        monkeypatch.setattr(draining, "Places", lambda: self.places)
         monkeypatch.setenv("SLURMD_NODENAME", "gpu1")
         self.set(disks=["/var", "/local"])
 
@@ -88,7 +88,7 @@ class Node:
         (self.place / "node").write_text(f"gpu1|{state}|{reason}\n")
         called = self.place / "called"
         called.unlink(missing_ok=True)
-        assert closing.main() == 0
+        assert draining.main() == 0
         return called.read_text().splitlines() if called.exists() else []
 
 

@@ -91,9 +91,9 @@ def main(arguments: list[str] | None = None, host: Host | None = None, more: Map
 
             return prolog.main(command)
         if command == "slurm-health":  # an older role names disks
-            from .slurm import closing
+            from .slurm import draining
 
-            return closing.main()
+            return draining.main()
         if command == "slurm-dump" and len(rest) == 1:
             from .backups import accounting
 

@@ -21,7 +21,7 @@ from .gpus import burning, gate, look
 from .gpus.gate import Places
 from .gpus.isolated_call import HungError, isolated_call
 from .gpus.look import Expected, Seen, Sick
-from .limits.disks import disk
+from .limits.room import disk
 from .mounts import network_filesystem
 from .run import run_command
 

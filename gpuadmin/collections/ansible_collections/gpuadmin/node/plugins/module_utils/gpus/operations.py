@@ -25,7 +25,7 @@ from ..operation import operation
 from ..root.operations import ensure_files
 from ..root.session import close_session, open_session
 from ..run import program
-from ..slurm import closing, draining, queue
+from ..slurm import draining, queue
 from . import burning, device_files, gate, grants, kernels, mig, pci, reconcile
 from .gate import Settings
 from .grants import Grant
@@ -399,5 +399,5 @@ def burn_in(document: BurnInOrder, check: bool, places: gate.Places | None = Non
     found = health.look_at_node(where, own=True)
     if node:  # one that others have drained stays as it is
         draining.bring(draining.Wanted([node], resume=True, mark=BURN_IN), check=False)
-        closing.close(node, found)
+        draining.close(node, found)
     return Answer(done, problem="; ".join(found.words) or None)

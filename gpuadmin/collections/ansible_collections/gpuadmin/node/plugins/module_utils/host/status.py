@@ -18,7 +18,7 @@ from ..errors import NodeError, in_words
 from ..gpus import gate, pci
 from ..images.observe import report_image
 from ..images.places import Places
-from ..limits.disks import disk
+from ..limits.room import disk
 from ..logins import occupants
 from ..slurm.queue import closed, without_gpus
 

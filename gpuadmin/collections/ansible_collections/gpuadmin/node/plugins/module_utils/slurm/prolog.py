@@ -20,7 +20,7 @@ from ..files import flocked
 from ..gpus import device_files, gate, grants, reconcile
 from ..gpus.gate import Places
 from ..gpus.grants import SOURCE, Grant
-from . import closing, divided, job_use, slice_limits
+from . import divided, draining, job_use, slice_limits
 
 #: Seconds that a job whose end nobody says is granted; the reconciler asks before they are over.
 UNKNOWN_END = 900
@@ -65,7 +65,7 @@ def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
     # drained by us, with words, before slurmd does it: what passes by itself then ends that drain
     node = health.look_at_node(places, health.BURST)
     if node.words:  # guard: no job begins on a node that is sick or full
-        raise NodeError(f"job {job.id}: {job.node} takes no jobs: {closing.close(job.node, node)}")
+        raise NodeError(f"job {job.id}: {job.node} takes no jobs: {draining.close(job.node, node)}")
     # before the locks: slurmctld may take its time
     share = slice_limits.ask(job.id, job.node, places.command)
     # seen after slurmctld was killed while a job ended: slurmd names none, and the job's own cgroup has them
@@ -135,7 +135,7 @@ def end(job: Job, places: Places) -> list[str]:
         outcome = reconcile.under_lock(places, time.time(), whole=False)
     # what has broken under this job keeps the next one away at once
     if (seen := health.look_at_node(places, health.JUST_NOW)).words:
-        closing.close(job.node, seen)
+        draining.close(job.node, seen)
     if problems or outcome.problems:  # guard: where a job's GPUs could not be closed no other job starts
         raise NodeError("; ".join([*problems, *outcome.problems]))
     return [*outcome.done, *_raise(places, time.time())]
