@@ -309,7 +309,7 @@ def test_without_a_queue_the_timer_of_the_gate_looks(node: Node, monkeypatch: py
     for module, name in ((gate_timer.reconcile, "reconcile"), (gate_timer.slice_limits, "apply")):
         monkeypatch.setattr(module, name, lambda *_: Done)
     monkeypatch.setattr(gate_timer.job_use, "look", lambda *_: None)
-    monkeypatch.setattr(gate_timer, "said", lambda done, problems: printed.extend(done) or len(problems))
+    monkeypatch.setattr(gate_timer, "print_outcome", lambda done, problems: printed.extend(done) or len(problems))
     node.check("10-a", "echo bad; exit 1")
     for _ in range(2):
         assert gate_timer.main(node.places) == 0

@@ -7,7 +7,7 @@ import time
 from .. import health
 from ..gpus import reconcile
 from ..gpus.gate import Places
-from ..unit_status import said
+from ..unit_status import print_outcome
 from . import job_use, slice_limits
 
 
@@ -18,4 +18,5 @@ def main(places: Places | None = None) -> int:
     job_use.look(where)
     limits = slice_limits.apply(where, time.time())
     sick = [f"takes no work: {one}" for one in health.look_at_node(where, health.MINUTE, own=True).words]
-    return said([*outcome.done, *limits.done, *sick] or ["nothing to do"], [*outcome.problems, *limits.problems])
+    done = [*outcome.done, *limits.done, *sick] or ["nothing is to be done"]
+    return print_outcome(done, [*outcome.problems, *limits.problems])
