@@ -68,7 +68,8 @@ def show(nodes: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str], *, 
             console.print(f"No room for {listed(names)}: -v shows them, and --json has everything.")
     for name, node in nodes.items():
         console.print(f"{name}: {node_words(node)}")
-        for line in [*node["broken"], *node["worse"]]:
+        known = [*node["broken"], *node["worse"]]
+        for line in [*known, *(f"takes no work: {one}" for one in node["closed"] if one not in known)]:
             console.print(f"  {line}")
     for name, why in unknown.items():
         console.print(f"{name}: unknown: {why}")

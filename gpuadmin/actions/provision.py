@@ -23,7 +23,9 @@ def provision(options: Options) -> int:
         session.plan(_plan(session))
         secret = read_metrics_secret(session.site)
         secrets = metrics_variables(session.site, secret) | slurm_variables(session.site, secret)
-        given = everybody(session) | secrets
+        checks = session.site.directory / "health.d"
+        own = {"gpuadmin_health_checks": str(checks) if checks.is_dir() else ""}
+        given = everybody(session) | secrets | own
         session.predict("provision", None, ask_carried(session, given), first=partial(show_changes, session))
         session.confirm()  # guard: provision asks before it does something
         if secrets and not session.check:

@@ -59,6 +59,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "queue": "Show who has GPUs of Slurm's queue, and who waits.",
         "drain": "Let nodes take no further jobs of the queue.",
         "resume": "Let nodes take jobs again.",
+        "burn-in": "Load a node's GPUs before it joins, or comes back from repair.",
         "mig": "Divide GPUs into MIG devices, as the site says.",
     },
     "People": {

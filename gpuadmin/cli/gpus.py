@@ -317,6 +317,20 @@ def resume(nodes: tuple[str, ...], options: Options) -> int:
     return resume(options, nodes)
 
 
+@click.command("burn-in")
+@click.argument("nodes", metavar="HOST...", nargs=-1, required=True, shell_complete=hosts())
+@run_options()
+def burn_in(nodes: tuple[str, ...], options: Options) -> int:
+    """Load the GPUs of nodes with a program (gpus.health.burn_in), before they join or come back from repair.
+
+    A node takes no work meanwhile, nor afterwards until one passes. It then takes jobs again, if nobody else has
+    drained it. Refused where somebody computes. The node keeps a record.
+    """
+    from gpuadmin.actions.burn_in import burn_in
+
+    return burn_in(options, nodes)
+
+
 @click.command("mig")
 @click.argument("hosts", metavar="[HOST...]", nargs=-1, shell_complete=pattern())
 @click.option("--when-idle", is_flag=True, help="Wait until nobody holds a GPU or was granted it, for a day at most.")

@@ -1,5 +1,5 @@
-"""What becomes of a job with GPUs, in words for its person: it has begun, ends in an hour, has ended and why, or has
-lost a GPU. In English and Korean, for mails and a site's webhook. Pure."""
+"""What becomes of a job with GPUs, in words for its person: it has begun, ends in an hour, has ended and why, or its
+node is faulty. In English and Korean, for mails and a site's webhook. Pure."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ ENDS: Mapping[str, tuple[str, str]] = {
     "memory": ("it took more memory than it had asked for", "요청한 것보다 많은 메모리를 사용했습니다"),
     "failed": ("its program failed", "프로그램이 오류로 끝났습니다"),
     "cancelled": ("an admin ended it", "관리자가 종료했습니다"),
+    "sick": ("it failed, and its node was found faulty", "오류로 끝났고, 노드에서 이상이 발견되었습니다"),
     "own": ("you ended it", "본인이 종료했습니다"),
     "node": ("its node failed", "노드에 문제가 생겼습니다"),
     "preempted": (
@@ -39,9 +40,8 @@ _WORDS = {
         "({gpus}): save what you need. `gpu why` says whether the job is in the queue again then.",
         "ended-subject": "Ended: {job}: {why}",
         "ended": "{job}: ended at {at}: {why} ({gpus}). {used}",
-        "lost-subject": "A GPU does not answer: {job}, on {nodes}",
-        "lost": "{job}: GPU {lost} of {nodes} does not answer. Save what you can, give it back (`gpu release`) and ask "
-        "again.",
+        "lost-subject": "Your node is faulty: {job}, on {nodes}",
+        "lost": "{job}: {nodes} is faulty: {lost}. Save what you can, give it back (`gpu release`) and ask again.",
         "used": "Its GPUs were in use {0} % of the time on average, with {1} GB of {2} GB of memory at most.",
         "unknown": "How well it used them was not measured.",
         "bye": "On a node, `gpu jobs` says more of each job, and `gpu mail off` ends these mails.\n\nQuestions: {0}\n\n"
@@ -59,8 +59,8 @@ _WORDS = {
         "반납됩니다({gpus}). 필요한 것은 저장하세요. 그 뒤 다시 대기하는지는 `gpu why`로 볼 수 있습니다.",
         "ended-subject": "끝났습니다: {job}: {why}",
         "ended": "{job}: {at}에 끝났습니다({gpus}). 이유: {why}. {used}",
-        "lost-subject": "GPU가 응답하지 않습니다: {job}, {nodes}",
-        "lost": "{job}: {nodes}의 GPU {lost}: 응답하지 않습니다. 저장할 수 있는 것은 저장하고 반납한 뒤(`gpu release`) "
+        "lost-subject": "노드에 이상이 있습니다: {job}, {nodes}",
+        "lost": "{job}: {nodes}에 이상이 있습니다({lost}). 저장할 수 있는 것은 저장하고 GPU를 반납한 뒤(`gpu release`) "
         "다시 요청하세요.",
         "used": "GPU 사용률은 평균 {0}%, GPU 메모리는 최대 {2} GB 중 {1} GB였습니다.",
         "unknown": "사용률은 측정되지 않았습니다.",
@@ -73,8 +73,8 @@ _WORDS = {
 @dataclass(frozen=True)
 class Turn:
     """One thing to tell. `at`, `end`: seconds since 1970. `whys`: why it ended → how many of its tasks. `used`: part of
-    the time, and bytes of memory at most and of the GPU; None: not measured. `lost`: which GPUs. `owner`: the group
-    whose node it has to leave. `name`: its person's word, which may be anything."""
+    the time, and bytes of memory at most and of the GPU; None: not measured. `lost`: what is broken. `owner`: the
+    group whose node it has to leave. `name`: its person's word, which may be anything."""
 
     kind: str
     key: str

@@ -10,15 +10,20 @@ SILENT = "Not responding"
 #: How the reason begins of a node whose own check has found a full disk (node code, health.py). That check lets
 #: it take jobs again, also where Slurm itself was quicker: it could not write a job's script.
 FULL = "gpuadmin full disk:"
-PASSING = (FULL, "SlurmdSpoolDir is full")
-#: The same check's reason where GPUs of the node do not answer. An admin ends that drain.
-LOST = "gpuadmin lost GPU:"
+#: The same check's for what else passes by itself.
+FOR_NOW = "gpuadmin for now:"
+PASSING = (FULL, FOR_NOW, "SlurmdSpoolDir is full")
+#: The same check's reason for what an admin has to mend, who ends that drain.
+SICK = "gpuadmin sick:"
+#: How the reason begins of a node while its burn-in runs.
+BURN_IN = "gpuadmin burn-in:"
 #: Why Slurm drains a node on which a job could not get its GPUs, or did not give them back.
 FAILED = ("Prolog error", "Epilog error")
 #: The state of a node that registers with less than Slurm was told. Slurm also drains it, but shows this state alone.
 INVALID = "inval"
 #: Reasons of such a node: slurmctld's own words (node_mgr.c, gres.c; Slurm 24.11).
 _LESS = re.compile(r"Low |CoreSpec differ|\S+ count reported lower than configured")
+_GPU = re.compile(r"GPU ([0-9]{1,3})\b")
 #: Of whoever waits for another reason than these the sentence is Slurm's own.
 OTHER = "other"
 #: Reason (node code, slurm/queue.py) → its sentence. `{0}` is Slurm's own word.
@@ -84,10 +89,12 @@ def why(code: str, reason: str, language: str) -> str:
     return (korean if language == "ko" else english).format(reason)
 
 
-def lost_gpus(reason: str) -> str:
-    """Given why a node takes no jobs, return which of its GPUs do not answer: `gpuadmin lost GPU: 0, 3` is `0, 3`.
-    Any other reason gives ``""``."""
-    return reason[len(LOST) :].strip() if reason.startswith(LOST) else ""
+def find_sick(reason: str) -> tuple[str, list[str]]:
+    """Given why a node takes no jobs, return what is broken there, and on which GPUs: `gpuadmin sick: GPU 3: Xid 48`
+    gives `GPU 3: Xid 48` and `["3"]`. No number is the whole node; any other reason gives ``""``."""
+    words = reason[len(SICK) :].strip() if reason.startswith(SICK) else ""
+    gpus = [_GPU.match(one) for one in words.split("; ")]
+    return words, [one[1] for one in gpus if one] if all(gpus) else []
 
 
 def drained(state: str) -> bool:

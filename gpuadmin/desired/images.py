@@ -36,7 +36,7 @@ def gpus(cluster: Cluster, host: Host) -> dict[str, Any]:
 def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `gpu_stack`. `grant` and `end`: what a verb asks of this host."""
     found = gpus(cluster, host)
-    queue = takes_jobs(cluster.site, cluster.hosts, host)
+    queue, homes = takes_jobs(cluster.site, cluster.hosts, host), cluster.plain["homes"]["path"]
     return {
         **found,
         "queue": queue,
@@ -45,6 +45,15 @@ def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
         "languages": cluster.languages,
         "version": found["version"] or "",
         "gpus": host.variables.get("gpus"),
+        "health": {
+            **found["health"],
+            "disks": ["/", "/var", *([docker] if (docker := cluster.docker_data(host)) else [])],
+            "homes": homes if cluster.members("storage") and "storage" not in host.groups else "",
+            "gpus": host.variables.get("gpus"),
+            "model": host.variables.get("gpu_model") or "",
+        },
+        "health_checks": cluster.asked("health_checks", ""),
+        "burn_in": {**cluster.asked("burn_in", {}), "node": host.name if queue else ""},
         # numbers are no keys of JSON
         "mig": None if found["mig"] is None else {str(gpu): list(one) for gpu, one in found["mig"].items()},
         "mig_gpus": cluster.asked("divide_gpus", {}).get(host.name),

@@ -88,7 +88,6 @@ def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
         "homes": cluster.plain["homes"]["path"],
         "languages": cluster.languages,
         "policy": {**_policy(section), **_idle(cluster)},
-        "disks": ["/", "/var", *([docker] if (docker := cluster.docker_data(host)) else [])],
         "controllers": [CONTROLLERS[one] for one in section.constrain],
         "controller": controllers[0].cluster_address if controllers else "",
         "key": cluster.asked("slurm_key", ""),

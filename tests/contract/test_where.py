@@ -31,7 +31,7 @@ ELSEWHERE = {
     "maintain",  # on light hosts, which have a queue: test_windows.py
     "audit", "compare", "hand-over",  # on light hosts: they read files and ask programs, which are there as well
     # on light hosts: virtual machines have no GPUs
-    "drain", "grants", "resume",
+    "burn-in", "drain", "grants", "resume",
 }  # fmt: skip
 #: Fixtures and helpers → the verbs that they run for whoever uses them.
 HELPERS = {

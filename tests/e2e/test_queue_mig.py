@@ -8,29 +8,14 @@ import re
 from collections.abc import Iterator
 
 import pytest
-import yaml
 
 from gpuadmin.actions.shared.queue import mark_of
-from tests.support import fake_driver, fake_nvml
+from tests.support import fake_driver
 from tests.support.gated_cluster import NODE, opened
 from tests.support.lab_cluster import Cluster
 from tests.support.queued_cluster import CONTROLLER, queued
 
 pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.slow, pytest.mark.needs("cc")]
-UUIDS = (fake_driver.FIRST, "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa")
-#: What the driver's files say of each GPU, where the whole host reads them.
-SEEN = r"""set -eu
-rm -r /dev/nvidia-caps
-number=0
-for gpu in 0000:01:00.0 0000:41:00.0; do
-    mkdir -p /var/lib/fake-driver/driver/nvidia/gpus/$gpu
-    printf "Model: \t\t NVIDIA H100 PCIe\nGPU UUID: \t %s\nDevice Minor: \t %s\n" $1 $number \
-        > /var/lib/fake-driver/driver/nvidia/gpus/$gpu/information
-    number=$((number + 1)); shift
-done
-rm -rf /var/lib/fake-driver/driver/nvidia/capabilities/gpu*
-mount --bind /var/lib/fake-driver/driver /proc/driver
-"""
 CAPS = (
     "mkdir -p /dev/nvidia-caps; for one in $(sed -n 's/DeviceFileMinor: //p'"
     " /proc/driver/nvidia/capabilities/gpu0/mig/gi*/access /proc/driver/nvidia/capabilities/gpu0/mig/gi*/ci*/access);"
@@ -40,25 +25,14 @@ CAPS = (
 
 @pytest.fixture
 def queue(cluster: Cluster) -> Iterator[Cluster]:
-    fake_driver.install(cluster, NODE)
-    whole = re.sub(r"\[process\]\npid = .*\nmemory = .*\n", "", fake_nvml.TWO.read_text()).partition("[mig]")[0]
-    fake_driver.describe(cluster, NODE, re.sub(r"(?m)^mig = 1$", "mig = 0", whole))
-    fake_driver.put(cluster, NODE, "/var/tmp/seen", SEEN.encode())
-    cluster.admin(NODE, f"sh /var/tmp/seen {' '.join(UUIDS)}")
-    inventory = cluster.site / "inventory/hosts.yml"
-    before = inventory.read_text()
-    tree = yaml.safe_load(before)
-    del tree["all"]["children"]["gpu"]["hosts"][NODE]["gpu_stack_devices"]  # the driver names them
-    inventory.write_text(yaml.safe_dump(tree))
     layout = cluster.site / f"inventory/host_vars/{NODE}.yml"
-    try:
-        with queued(cluster) as found:
-            layout.parent.mkdir(exist_ok=True)
-            layout.write_text("gpus_mig: {0: [7g.80gb]}\n")
+    with fake_driver.named_by_driver(cluster, NODE), queued(cluster) as found:
+        layout.parent.mkdir(exist_ok=True)
+        layout.write_text("gpus_mig: {0: [7g.80gb]}\n")
+        try:
             yield found
-    finally:
-        layout.unlink(missing_ok=True)
-        inventory.write_text(before)
+        finally:
+            layout.unlink(missing_ok=True)
 
 
 def profiles(cluster: Cluster) -> list[list[str]]:

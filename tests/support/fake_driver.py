@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import yaml
 
 from tests.support import fake_nvml
 from tests.support.lab_cluster import Cluster
 
 FIRST = "GPU-11111111-2222-3333-4444-555555555555"
+SECOND = "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"
 MIG = "MIG-aaaaaaaa-1111-2222-3333-444444444444"
 #: What the library answers; the file that it reads is a link to it, since a node's root is read-only.
 DESCRIBED = "/var/lib/fake-driver/described"
@@ -61,6 +67,41 @@ done
 systemctl stop gpuadmin-gpu-devices.timer
 systemctl daemon-reload
 """
+
+#: What the driver's files say of each GPU, where the whole host reads them.
+_SEEN = r"""set -eu
+rm -r /dev/nvidia-caps
+number=0
+for gpu in 0000:01:00.0 0000:41:00.0; do
+    mkdir -p /var/lib/fake-driver/driver/nvidia/gpus/$gpu
+    printf "Model: \t\t NVIDIA H100 PCIe\nGPU UUID: \t %s\nDevice Minor: \t %s\n" $1 $number \
+        > /var/lib/fake-driver/driver/nvidia/gpus/$gpu/information
+    number=$((number + 1)); shift
+done
+rm -rf /var/lib/fake-driver/driver/nvidia/capabilities/gpu*
+mount --bind /var/lib/fake-driver/driver /proc/driver
+"""
+#: What the library answers of two GPUs that are whole, and of which nothing is wrong.
+WHOLE = re.sub(r"\[process\]\npid = .*\nmemory = .*\n", "", fake_nvml.TWO.read_text()).partition("[mig]")[0]
+WHOLE = re.sub(r"(?m)^(mig|pcie_width) = (1|8)$", lambda found: f"{found[1]} = {'0' if found[2] == '1' else 16}", WHOLE)
+
+
+@contextmanager
+def named_by_driver(cluster: Cluster, host: str) -> Iterator[None]:
+    """A node whose GPUs are whole, and named by the driver: its files are where the whole host reads them."""
+    install(cluster, host)
+    describe(cluster, host, WHOLE)
+    put(cluster, host, "/var/tmp/seen", _SEEN.encode())
+    cluster.admin(host, f"sh /var/tmp/seen {FIRST} {SECOND}")
+    inventory = cluster.site / "inventory/hosts.yml"
+    before = inventory.read_text()
+    tree = yaml.safe_load(before)
+    del tree["all"]["children"]["gpu"]["hosts"][host]["gpu_stack_devices"]
+    inventory.write_text(yaml.safe_dump(tree))
+    try:
+        yield
+    finally:
+        inventory.write_text(before)
 
 
 def install(cluster: Cluster, host: str) -> None:

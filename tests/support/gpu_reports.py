@@ -24,5 +24,5 @@ def node(*gpus: dict[str, Any], **other: Any) -> dict[str, Any]:
         "pci": [DEVICE | {"address": gpu["address"]} for gpu in gpus], "driver": DRIVER, "missing": [],
         "nvml": {"driver": "550.163.01", "nvml": "12", "cuda": "12.4", "gpus": list(gpus)}, "problem": None,
         "xids": [], "unknown": {}, "answering": sum(1 for gpu in gpus if gpu["problem"] is None), "broken": [],
-        "worse": [], **other,
+        "worse": [], "closed": [], **other,
     }  # fmt: skip

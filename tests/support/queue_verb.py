@@ -31,6 +31,14 @@ def queue(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> Ansible:
     return ansible
 
 
+def whole(report: dict[str, Any], **sick: list[str]) -> RunResult:
+    """What the queue's host says, and two nodes of which nothing is known to be wrong but what ``sick`` has."""
+    nodes = {
+        name: HostResult("ok", reports={"gpus": {"nvml": None, "closed": sick.get(name, [])}})
+        for name in ("node1", "node2")
+    }
+    return RunResult({"storage1": HostResult("ok", reports={"queue": report}), **nodes})
+
+
 def says(queue: Ansible, *jobs: dict[str, Any]) -> None:
-    report = {"queue": {"jobs": list(jobs), "nodes": NODES}}
-    queue.answer = RunResult({"storage1": HostResult("ok", reports=report)})
+    queue.answer = whole({"jobs": list(jobs), "nodes": NODES})

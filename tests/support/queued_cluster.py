@@ -30,8 +30,9 @@ def begin_queued(cluster: Cluster) -> Cluster:
 
 
 @contextmanager
-def queued(cluster: Cluster, slurm: str = SLURM, *, gpus: int = 2) -> Iterator[Cluster]:
-    """minji and jiho are on it. ``slurm``: the section of gpuadmin.yml; ``gpus``: how many each node has."""
+def queued(cluster: Cluster, slurm: str = SLURM, *, gpus: int = 2, health: str = "{}") -> Iterator[Cluster]:
+    """minji and jiho are on it. ``slurm``: the section of gpuadmin.yml; ``gpus``: how many each node has;
+    ``health``: that part of its section."""
     for name in ("minji", "jiho"):
         if f"name: {name}\n" not in (cluster.site / "users.yml").read_text():
             cluster.add(name)
@@ -44,7 +45,7 @@ def queued(cluster: Cluster, slurm: str = SLURM, *, gpus: int = 2) -> Iterator[C
         node |= {"gpus": gpus, "gpu_model": "NVIDIA H100 PCIe"}
     inventory.write_text(yaml.safe_dump(tree))
     try:
-        with cluster.settings(lambda text: f"{text}\ngpus: {{access: granted}}\n{slurm}\n"):
+        with cluster.settings(lambda text: f"{text}\ngpus: {{access: granted, health: {health}}}\n{slurm}\n"):
             if (cluster.state, _MADE.get(cluster.name)) != (_STATE, _read_site(cluster)):
                 cluster.gpuadmin("provision", "--yes")
             cluster.wait(lambda: cluster.ssh("minji", CONTROLLER, "gpu list >/dev/null && echo so"))

@@ -243,6 +243,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "queue": (),
     "drain": ("node2", "--check"),
     "resume": ("node2", "--check"),
+    "burn-in": ("node2", "--check"),
     "disk": ("minji",),
     "top": ("--once",),
     "top of what is free": ("--free",),

@@ -14,7 +14,7 @@ from gpuadmin.actions.shared import directly
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, listed, the_page
-from gpuadmin.common.waiting import FAILED, LOST, PASSING, SILENT, drained, misfit, settled
+from gpuadmin.common.waiting import FAILED, PASSING, SICK, SILENT, drained, misfit, settled
 from gpuadmin.config.queue import takes_jobs, there
 from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError
@@ -36,10 +36,13 @@ MISFIT_NODE = (
     "it has less than the queue was told: mend it, or gpuadmin provision, which tells the queue what it has now; then "
     "gpuadmin resume NODE"
 )
-#: What to do about one whose disk is full: it looks again each minute.
-FULL_NODE = "it takes jobs again by itself once there is room: gpuadmin run NODE -- df -h, and gpuadmin disk"
-#: What to do about one of whose GPUs some do not answer.
-LOST_NODE = "gpuadmin list-gpus says what is wrong; mend or reset the GPU, or reboot; then gpuadmin resume NODE"
+#: What to do about one that is closed by what passes: it looks again each minute.
+PASSING_NODE = "it takes jobs again by itself once that is over: gpuadmin list-gpus, gpuadmin run NODE -- df -h"
+#: What to do about one on which something is broken.
+SICK_NODE = (
+    "gpuadmin list-gpus says what is wrong; mend it, or reboot, or reset the GPU and gpuadmin burn-in NODE; then "
+    "gpuadmin resume NODE"
+)
 #: What to do about one of which Slurm was told when its GPUs were not there yet.
 GPULESS_NODE = (
     "gpuadmin list-gpus shows what it has; once the driver answers, gpuadmin provision tells the queue. One that has "
@@ -55,9 +58,9 @@ def way_back(reason: str, state: str = "") -> str:
     if misfit(reason, state):
         return MISFIT_NODE
     if reason.startswith(PASSING):
-        return FULL_NODE
-    if reason.startswith(LOST):
-        return LOST_NODE
+        return PASSING_NODE
+    if reason.startswith(SICK):
+        return SICK_NODE
     return FAILED_NODE if reason in FAILED else RESUME
 
 
@@ -120,16 +123,31 @@ def change(session: Session, names: Sequence[str], wanted: Mapping[str, Any], *,
     for one in so.values():
         session.console.print(_is_so_already(one))
     nodes = [node for node in nodes if node not in so]
-    if not nodes:
+    sick = _look_again(session, nodes) if wanted["resume"] else {}
+    for node, why in sick.items():
+        builder.warn(f"{node} takes no jobs yet: {why}: {SICK_NODE.replace('NODE', node)}")
+    # guard: a node that is still sick is not resumed -> nodes
+    nodes = [node for node in nodes if node not in sick]
+    if not nodes and not sick:
         return nothing(session, [answers])
     for node in nodes:
         builder.add(node, _words(node, queue, wanted))
     session.plan(builder.build())
+    if sick and not nodes:
+        raise session.refuse("no node can take jobs again", builder.warnings)
     session.confirm()  # guard: a node takes no jobs, or takes them again, once that is confirmed
     given = {"gpuadmin_drain": {"nodes": nodes, **wanted}}
     run = session.run("drain", [host], given, check=session.check)
     after = Answers.of(run.hosts, [host], "queue")
     return report(session, run, {"nodes": after.known[host]["nodes"] if host in after.known else None})
+
+
+def _look_again(session: Session, nodes: Sequence[str]) -> dict[str, str]:
+    """The nodes with which something is still wrong, or that do not say, and what."""
+    run = session.run("list-gpus", nodes, {}, check=True, quiet=True)
+    answers = Answers.of(run.hosts, nodes, "gpus")
+    found = {node: "; ".join(answers.known[node]["closed"]) for node in answers.known}
+    return {node: why for node, why in {**found, **answers.unknown}.items() if why}
 
 
 def _is_so_already(node: Mapping[str, Any]) -> str:
@@ -147,8 +165,7 @@ def _words(node: str, queue: Mapping[str, Any], wanted: Mapping[str, Any]) -> st
     seen = next((one for one in queue["nodes"] if one["name"] == node), unknown)
     why = f": {seen['reason']}" if seen["reason"] else ""
     if wanted["resume"]:
-        again = "; if it is still full it takes none a minute later" if seen["reason"].startswith(PASSING) else ""
-        return f"takes jobs again ({seen['state']} now{why}){again}"
+        return f"takes jobs again ({seen['state']} now{why})"
     jobs = _on(queue, node)
     until = max((one["end"] for one in jobs if one["end"]), default=None)
     runs = f"; {counted(len(jobs), 'job')} there, the last until {clock(until)}" if until else ""

@@ -83,6 +83,8 @@ class Gpus:
     answering: Count
     broken: list[str]
     worse: list[str]
+    #: Why the node takes no work, in sentences.
+    closed: list[str]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from gpuadmin.config.fields import DriverVersion, MigLayout
+from gpuadmin.config.fields import DriverVersion, MigLayout, Text
 from gpuadmin.config.schema.base import Model
 from gpuadmin.config.schema.hosts import Repository
 
@@ -16,6 +16,26 @@ class SelfService(Model):
 
     gpus: Annotated[int, Field(description="At most so many GPUs of one node at once.", ge=1, le=64)] = 1
     hours: Annotated[int, Field(description="For at most so many hours each time.", ge=1, le=720)] = 8
+
+
+class Health(Model):
+    """For what a node takes no further work. The site's own checks are executable files in its `health.d/`."""
+
+    ignore: Annotated[
+        list[Annotated[str, Field(min_length=3)]],
+        Field(description="What is found closes no node if one of these is in its sentence, such as `PCIe`."),
+    ] = []
+    seconds: Annotated[
+        int, Field(description="How long the site's own checks may take on a node, all together.", ge=1, le=25)
+    ] = 20
+    burn_in: Annotated[
+        list[Text],
+        Field(
+            description="The program of `gpuadmin burn-in`, with its arguments; it ends with 0 on a good node. Without "
+            "it `dcgmi diag -r 3` of NVIDIA's DCGM, or `bandwidthTest` of the CUDA toolkit."
+        ),
+    ] = []
+    burn_in_minutes: Annotated[int, Field(description="How long it may take.", ge=1, le=10080)] = 240
 
 
 class Gpus(Model):
@@ -44,6 +64,7 @@ class Gpus(Model):
             "host's `gpus_worse` wins."
         ),
     ] = "report"
+    health: Annotated[Health, Field(description="For what a node takes no further work.")] = Health()
     driver: Annotated[
         Literal["distribution", "repository", "elsewhere"],
         Field(

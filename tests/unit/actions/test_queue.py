@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from gpuadmin.ansible.invocation import Invocation
-from gpuadmin.common.waiting import LOST, PASSING
+from gpuadmin.common.waiting import PASSING, SICK
 from gpuadmin.results import HostResult, RunResult
 from tests.support import queue_verb
 from tests.support.fake_ansible import Ansible, Cli, ansible
-from tests.support.queue_verb import JOB, NODES, WAITS, queue, says
+from tests.support.queue_verb import JOB, NODES, WAITS, queue, says, whole
 
 __all__ = ["ansible", "queue"]
 
@@ -69,8 +69,9 @@ def test_a_node_is_drained_and_takes_jobs_again(
     code, out, err = cli(*words, "--yes")
     assert code == 0
     assert said in " ".join((out + err).split())
-    look, done = queue.asked
+    look, *again, done = queue.asked
     assert (look.playbook, look.check, done.playbook, done.check) == ("queue", True, "drain", False)
+    assert [(one.playbook, one.limit) for one in again] == ([("list-gpus", words[1])] if given["resume"] else [])
     assert done.variables["gpuadmin_drain"] == {"nodes": [words[1]], **given}
 
 
@@ -95,7 +96,7 @@ def test_what_is_so_already_is_no_change(queue: Ansible, cli: Cli, words: tuple[
 @pytest.mark.parametrize("state", ["idle", "down"])
 def test_resume_is_no_way_out_of_a_node_that_does_not_answer(queue: Ansible, cli: Cli, state: str) -> None:
     nodes = [{"name": "node1", "state": state, "reason": "Not responding"}]
-    queue.answer = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": nodes}})})
+    queue.answer = whole({"jobs": [], "nodes": nodes})
     code, out, _ = cli("resume", "node1")
     assert (code, f"node1 is not drained ({state}). slurmd there does not answer" in out) == (0, True), out
 
@@ -105,7 +106,7 @@ def test_resume_is_no_way_out_of_a_node_that_does_not_answer(queue: Ansible, cli
 )
 def test_a_node_that_has_less_than_slurm_was_told_needs_provision(queue: Ansible, cli: Cli, reason: str) -> None:
     nodes = [{"name": "node1", "state": "inval", "reason": reason}, {**NODES[1], "reason": reason}]
-    queue.answer = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": nodes}})})
+    queue.answer = whole({"jobs": [], "nodes": nodes})
     grant = ("grant", "minji", "node1", "--hours", "1", "--reason", "paper", "--yes")
     for words in [("resume", "node1"), ("queue",), ("provision", "--yes"), grant]:
         _, out, err = cli(*words)
@@ -130,30 +131,38 @@ def test_a_node_without_gpus_in_the_queue_is_named(
     number = "{}" if inventory is None else f"{{gpus: {inventory}}}"
     (queue.site / "inventory/numbers.yml").write_text(f"gpu: {{hosts: {{node1: {number}}}}}\n")
     nodes = [{**NODES[0], "gpus": gpus}]
-    queue.answer = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": nodes}})})
+    queue.answer = whole({"jobs": [], "nodes": nodes})
     for words in (("queue",), ("provision", "--yes")):
         _, out, err = cli(*words)
         assert ("node1: 0 GPUs in the queue. gpuadmin list-gpus shows" in " ".join((out + err).split())) == said, words
 
 
-def test_a_node_with_a_lost_gpu_waits_for_an_admin(queue: Ansible, cli: Cli) -> None:
-    nodes = [{"name": "node1", "state": "drained", "reason": f"{LOST} 0"}]
-    queue.answer = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": nodes}})})
-    assert "mend or reset the GPU, or reboot; then gpuadmin resume node1" in " ".join(cli("queue")[1].split())
-    assert cli("resume", "node1", "--yes")[0] == 0
-    assert queue.asked[-1].variables["gpuadmin_drain"]["nodes"] == ["node1"]
+@pytest.mark.holds("a node that is still sick is not resumed")
+def test_a_sick_node_waits_for_an_admin_who_has_mended_it(queue: Ansible, cli: Cli) -> None:
+    nodes = [{**one, "state": "drained", "reason": f"{SICK} GPU 0: Xid 48 (memory)"} for one in NODES]
+    queue.answer = whole({"jobs": [], "nodes": nodes}, node1=["GPU 0: Xid 48 (memory)", "full disk: /"])
+    back = "mend it, or reboot, or reset the GPU and gpuadmin burn-in node1; then gpuadmin resume node1"
+    assert back in " ".join(cli("queue")[1].split())
+    code, out, err = cli("resume", "node1", "--yes")
+    assert (code, queue.asked[-1].playbook) == (5, "list-gpus"), "and Slurm is told nothing"
+    assert "node1 takes no jobs yet: GPU 0: Xid 48 (memory); full disk: /" in " ".join((out + err).split())
+    # one that is sick, or does not say, keeps no other
+    for answer in (queue.answer, RunResult({**queue.answer.hosts, "node1": HostResult("unreachable", message="off")})):
+        queue.answer = answer
+        _, out, err = cli("resume", "node1", "node2", "--yes")
+        assert queue.asked[-1].variables["gpuadmin_drain"]["nodes"] == ["node2"]
+        assert "node1 takes no jobs yet" in " ".join((out + err).split())
 
 
-@pytest.mark.parametrize("reason", [f"{PASSING[0]} /local", PASSING[1]])
+@pytest.mark.parametrize("reason", [f"{PASSING[0]} /local", *PASSING[1:]])
 def test_a_full_node_takes_jobs_again_by_itself(queue: Ansible, cli: Cli, reason: str) -> None:
     nodes = [{"name": "node1", "state": "drained", "reason": reason}]
-    queue.answer = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": nodes}})})
-    by_itself = f"{reason} it takes jobs again by itself once there is room: gpuadmin run node1 -- df -h"
+    queue.answer = whole({"jobs": [], "nodes": nodes})
+    by_itself = f"{reason} it takes jobs again by itself once that is over: gpuadmin list-gpus, gpuadmin run"
     assert by_itself in " ".join(cli("queue")[1].split())
     assert "it takes jobs again by itself" in cli("provision", "--yes")[2]
     assert "it takes jobs again by itself" in cli("grant", "minji", "node1", "--hours", "1", "--reason", "x")[2]
-    out = cli("resume", "node1", "--yes")[1]
-    assert "if it is still full it takes none a minute later" in " ".join(out.split())
+    assert cli("resume", "node1", "--yes")[0] == 0
     # who drains it means more than that it is full now
     assert cli("drain", "node1", "--yes")[0] == 0
     assert queue.asked[-1].variables["gpuadmin_drain"]["reason"] == "an admin drains it"
@@ -162,7 +171,7 @@ def test_a_full_node_takes_jobs_again_by_itself(queue: Ansible, cli: Cli, reason
 def test_a_node_that_does_not_answer_is_drained_all_the_same(queue: Ansible, cli: Cli) -> None:
     """Slurm itself lets it take jobs as soon as it answers."""
     nodes = [{"name": "node1", "state": "down", "reason": "Not responding"}]
-    queue.answer = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": nodes}})})
+    queue.answer = whole({"jobs": [], "nodes": nodes})
     assert cli("drain", "node1", "--yes")[0] == 0
     assert queue.asked[-1].variables["gpuadmin_drain"]["nodes"] == ["node1"]
 

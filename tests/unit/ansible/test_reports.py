@@ -148,7 +148,7 @@ GOOD: dict[str, Any] = {
     },
     "mig": {"steps": [{"gpu": 0, "state": "waits", "words": "whole (now 7g.80gb)", "people": ["minji holds it"]}]},
     "gpus": {"pci": [BUS], "driver": {"module": "550"}, "nvml": {"driver": "550", "cuda": "12.4", "gpus": [GPU]},
-             "answering": 1, "broken": [], "worse": ["x"]},
+             "answering": 1, "broken": [], "worse": ["x"], "closed": ["full disk: /"]},
     "diagnosis": {
         "node": True, "unknown": {"home": "late"}, "clock": {"seconds": 1.8e9, "service": None},
         "causes": [{"code": "shell", "cause": "its shell is gone", "remedy": "chsh", "evidence": ["/bin/x"]}],
@@ -525,7 +525,7 @@ def test_what_this_very_machine_says_is_understood() -> None:
     parsed("power", to_plain(node_power.collect(node=True, **look)))
     parsed("command", answering.answer("echo a; exit 3"))
     seen = node_gpus.look(seconds=5)
-    parsed("gpus", {**seen.to_report(), "answering": 0, "broken": [], "worse": []})
+    parsed("gpus", {**seen.to_report(), "answering": 0, "broken": [], "worse": [], "closed": []})
     people = [Person("minji", 20000)]
     parsed("facts", to_plain(term_facts.collect(people, directories=["/nonexistent"], names=["root"])))
     facts = node_diagnosis.collect(subject.build_subject(DiagnosisOrder()))

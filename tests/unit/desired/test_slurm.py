@@ -93,12 +93,14 @@ def test_the_page_s_way_to_bring_the_accounting_back_drops_nothing_that_is_not_k
 
 
 @pytest.mark.parametrize(
-    ("docker", "more"), [({"data": "/scratch/docker"}, " /scratch/docker"), ({"enabled": False}, "")]
+    ("docker", "more"), [({"data": "/scratch/docker"}, ["/scratch/docker"]), ({"enabled": False}, [])]
 )
-def test_the_check_of_a_node_looks_at_the_disks_that_jobs_need(docker: dict[str, Any], more: str) -> None:
-    found = role_variables.given("slurm_node", site={"docker": docker})
-    text = role_variables.rendered("slurm_node", "health.j2", found)
-    assert text.endswith(f"/cli.py slurm-health / /var{more}\n")
+def test_the_check_of_a_node_looks_at_the_disks_that_jobs_need(docker: dict[str, Any], more: list[str]) -> None:
+    text = role_variables.rendered("slurm_node", "health.j2", role_variables.given("slurm_node"))
+    assert text.endswith("/cli.py slurm-health\n")
+    health = role_variables.given("gpu_stack", site={"docker": docker})["gpu_stack_health"]
+    # without a storage host they are on no file server
+    assert (health["disks"], health["homes"]) == (["/", "/var", *more], "")
     written = yaml.safe_load((ROOT / "roles/slurm_node/vars/main.yml").read_text())["_slurm_node_health"]
     conf = (ROOT / "roles/slurm_controller/templates/slurm.conf.j2").read_text()
     assert f"\nHealthCheckProgram={written}\n" in conf

@@ -1,33 +1,49 @@
-"""A node whose disk is full, or whose GPU is lost: what Slurm is told, and what is nobody's but an admin's."""
+"""A node that is sick, full or without homes: what Slurm is told, what passes by itself, and what is nobody's but an
+admin's.
+"""
 
+import json
 import os
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import health
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Lost
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import burning, look
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.burning import Burning
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.gate import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.isolated_call import HungError
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Seen
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import draining, gate_timer
 
 from gpuadmin.common.records.hosts import Disk
-from gpuadmin.common.waiting import FULL, LOST
+from gpuadmin.common.waiting import FOR_NOW, FULL, SICK
 from tests.support.fake_slurm import slurm
+from tests.support.seen_gpus import SILENT, TWO, gpu, seen, xid
 
 DISK = 100 << 30
 GIB = 1 << 30
 OWN, SLURMS = f"{FULL} /local", "SlurmdSpoolDir is full"
 DRAIN, RESUME = "update NodeName=gpu1 State=DRAIN Reason=" + FULL, "update NodeName=gpu1 State=RESUME"
-
-LOSES = f"update NodeName=gpu1 State=DRAIN Reason={LOST} "
+GONE = "GPU 0 does not answer: GPU_IS_LOST"
+LOST = seen(gpu(0, problem="GPU_IS_LOST", address=None), gpu(1), devices=[])
+SICKENS = f"update NodeName=gpu1 State=DRAIN Reason={SICK} "
 
 
 class Node:
-    """``free``: bytes, by mount; of /var there is always enough."""
+    """``free``: bytes, by mount; of /var there is always enough. ``gpus``: what is seen of GPUs."""
 
     def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.free: dict[str, int] = {"/var": DISK}
+        self.free: dict[str, int] = {"/var": DISK, "/local": DISK}
         self.inodes = (0, 0)
-        self.lost: Lost | None = None
-        self._place = place
+        self.gpus: Seen = seen(*TWO)
+        self.looks = 0
+        self.place = place
+        self.state = place / "state"
+        (self.state / "health.d").mkdir(parents=True)
+        self.places = Places(str(self.state), str(place / "run"), str(self.state / "gate"), root=str(place))
         (place / "node").write_text("gpu1|idle|none\n")
         slurm(
             place, monkeypatch, sinfo=f'case "$*" in *--nodes=gpu1*) cat {place}/node;; *) exit 9;; esac',
@@ -35,7 +51,26 @@ class Node:
         )  # fmt: skip
         monkeypatch.setattr(health, "disk", self._disk)
         monkeypatch.setattr(health.os, "statvfs", self._statvfs)
-        monkeypatch.setattr(health, "find_lost", lambda: self.lost)
+        monkeypatch.setattr(look, "look", self._look)
+        monkeypatch.setattr(draining, "Places", lambda: self.places)
+        monkeypatch.setenv("SLURMD_NODENAME", "gpu1")
+        self.set(disks=["/var", "/local"])
+
+    def set(self, **settings: object) -> None:
+        """What the role has written."""
+        path = self.state / health.SETTINGS
+        before = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({**before, **settings}))
+
+    def check(self, name: str, script: str) -> None:
+        """A check of the site's own."""
+        path = self.state / "health.d" / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o700)
+
+    def _look(self, *_: object, **__: object) -> Seen:
+        self.looks += 1
+        return self.gpus
 
     def _disk(self, path: str) -> Disk:
         if path not in self.free:
@@ -48,10 +83,12 @@ class Node:
 
     def asked(self, state: str, reason: str, *paths: str) -> list[str]:
         """What Slurm was told by a node that is so."""
-        (self._place / "node").write_text(f"gpu1|{state}|{reason}\n")
-        called = self._place / "called"
+        if paths:
+            self.set(disks=paths)
+        (self.place / "node").write_text(f"gpu1|{state}|{reason}\n")
+        called = self.place / "called"
         called.unlink(missing_ok=True)
-        assert health.main(paths or ("/var", "/local"), "gpu1") == 0
+        assert draining.main() == 0
         return called.read_text().splitlines() if called.exists() else []
 
 
@@ -97,28 +134,186 @@ def test_a_full_node_takes_no_job_until_there_is_room(
 
 
 @pytest.mark.parametrize(
-    ("lost", "free", "state", "reason", "told"),
+    ("gpus", "free", "state", "reason", "told"),
     [
-        ((0,), DISK, "mixed", "none", [f"{LOSES}0"]),
-        ((0, 3), DISK, "idle", "none", [f"{LOSES}0, 3"]),
-        ((0,), DISK, "draining", f"{LOST} 0", []),
-        ((), DISK, "idle", "none", []),
-        (None, DISK, "idle", "none", []),
+        (LOST, DISK, "mixed", "none", [f"{SICKENS}{GONE}"]),
+        (seen(*TWO, xids=xid(48)), DISK, "idle", "none",
+         [f"{SICKENS}GPU 1 (0000:01:00.0): Xid 48 (memory error that ECC could not correct): reset or replace it"]),
+        (LOST, DISK, "draining", f"{SICK} {GONE}", []),
+        (seen(*TWO), DISK, "idle", "none", []),
         # an admin says when it is mended, or that it is theirs
-        ((), DISK, "drained", f"{LOST} 0", []),
-        (None, DISK, "drained", f"{LOST} 0", []),
-        ((0,), DISK, "drained", "fan is loud", []),
+        (seen(*TWO), DISK, "drained", f"{SICK} {GONE}", []),
+        (LOST, DISK, "drained", "fan is loud", []),
         # the full disk passes by itself, the GPU does not
-        ((0,), GIB, "drained", OWN, [f"{LOSES}0"]),
-        ((), 0, "drained", f"{LOST} 0", []),
+        (LOST, GIB, "drained", OWN, [f"{SICKENS}{GONE}"]),
+        (seen(*TWO), 0, "drained", f"{SICK} {GONE}", []),
+        # a driver that is silent passes
+        (SILENT, DISK, "idle", "none", [
+            f"{SICKENS}the driver is loaded and does not answer: {SILENT.problem}".replace(SICK, FOR_NOW)
+        ]),
+        (seen(*TWO), DISK, "drained", f"{FOR_NOW} the driver is", [RESUME]),
+    ],
+)  # fmt: skip
+@pytest.mark.holds("a sick node takes no job")
+def test_a_sick_node_takes_no_job_until_an_admin_resumes_it(
+    node: Node, gpus: Seen, free: int, state: str, reason: str, told: list[str]
+) -> None:
+    node.free["/local"], node.gpus = free, gpus
+    assert node.asked(state, reason) == told
+
+
+@pytest.mark.holds("what the site says not to mind closes no node")
+def test_what_a_site_says_not_to_mind(node: Node) -> None:
+    node.gpus = seen(gpu(0, pcie_width=8, pcie_width_max=16))
+    assert node.asked("idle", "none")[0].startswith(f"{SICKENS}GPU 0 (0000:00:00.0): PCIe has 8 of 16 lanes")
+    node.set(ignore=["PCIe"])
+    assert node.asked("idle", "none") == []
+
+
+@pytest.mark.parametrize(
+    ("scripts", "told"),
+    [
+        ({"10-a": "exit 0"}, ""),
+        ({"10-a": "echo 'fan 3 stands still'; echo more; exit 1"}, f"{SICK} 10-a: fan 3 stands still"),
+        ({"10-a": "echo x >&2; exit 2", "20-b": "exit 7"}, f"{SICK} 10-a: x; 20-b: status 7"),
+        # nothing that it prints is a line or an order for a terminal, or too long for Slurm
+        ({"10-a": "printf '\\033[31m%0300d\\n' 0; exit 1"}, f"{SICK} 10-a:  [31m" + "0" * 173),
+        # it, or the node, is slow: nobody has to say that it was mended
+        ({"10-a": "sleep 30"}, f"{FOR_NOW} 10-a: no answer in "),
+        ({"10-a": "#"}, ""),
     ],
 )
-@pytest.mark.holds("a node with a GPU that does not answer takes no job")
-def test_a_node_with_a_lost_gpu_takes_no_job_until_an_admin_resumes_it(
-    node: Node, lost: tuple[int, ...] | None, free: int, state: str, reason: str, told: list[str]
+@pytest.mark.holds("a node that a site's own check finds sick takes no job")
+def test_a_site_s_own_checks(node: Node, scripts: Mapping[str, str], told: str) -> None:
+    node.set(seconds=1)
+    for name, script in scripts.items():
+        node.check(name, script)
+    found = [one.partition("Reason=")[2] for one in node.asked("idle", "none")]
+    assert [one[: len(told)] for one in found] == ([told] if told else [])
+    assert all(len(one) <= 200 for one in found)
+
+
+def test_a_check_that_cannot_be_run_passes_when_it_can(node: Node) -> None:
+    (node.state / "health.d/10-a").write_text("#!/no/such/interpreter\n")
+    (node.state / "health.d/10-a").chmod(0o700)
+    assert node.asked("idle", "none")[0].partition("Reason=")[2].startswith(f"{FOR_NOW} 10-a: ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"type": "nfs4"}, []),
+        ({"type": None}, ["are not mounted"]),
+        (HungError("no"), ["do not answer"]),
+        (NodeError("Stale file handle"), ["do not answer: Stale file handle"]),
+    ],
+)
+@pytest.mark.holds("where the homes are away no job begins")
+def test_homes_that_are_away(
+    node: Node, monkeypatch: pytest.MonkeyPatch, answer: dict[str, object] | NodeError, told: list[str]
 ) -> None:
-    node.free["/local"], node.lost = free, None if lost is None else Lost(lost, frozenset({"GPU-b"}))
-    assert node.asked(state, reason) == told
+    def call(*_: object, **__: object) -> dict[str, object]:
+        if isinstance(answer, NodeError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(health, "isolated_call", call)
+    node.set(homes="/home")
+    reasons = [f"update NodeName=gpu1 State=DRAIN Reason={FOR_NOW} the homes (/home) {words}" for words in told]
+    assert node.asked("idle", "none") == reasons
+
+
+def test_homes_are_asked_in_a_process_apart(node: Node) -> None:
+    (found,) = health._look_at_homes(str(node.place / "none"), str(node.place / "run"))
+    assert (found.words.endswith("are not mounted"), found.passes) == (True, True)
+
+
+@pytest.mark.holds("an answer of another time is not one")
+def test_one_answer_for_all_who_ask(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.check("10-a", "echo bad; exit 1")
+    assert node.asked("idle", "none") == [f"{SICKENS}10-a: bad"]
+    assert health.look_at_node(node.places, health.BURST).words == ["10-a: bad"]
+    assert node.looks == 1, "a burst of jobs asks the driver once"
+    node.check("10-a", "exit 0")
+    node.gpus = LOST
+    # a prolog does not run the site's checks, and keeps what they said
+    assert health.look_at_node(node.places, 0).words == [GONE, "10-a: bad"]
+    assert health.look_at_node(node.places, 0, own=True).words == [GONE]
+    monkeypatch.setattr(health.time, "time", time.monotonic)
+    node.gpus = seen(*TWO)
+    assert health.look_at_node(node.places, health.BURST).words == [], "the clock was put back"
+
+
+def test_a_damaged_answer_or_setting_keeps_no_node_from_the_queue(node: Node) -> None:
+    health.look_at_node(node.places)
+    for path in (node.place / "run" / health.ANSWER, node.state / health.SETTINGS):
+        path.write_text("{")
+        assert health.look_at_node(node.places, health.BURST).sick == []
+
+
+@pytest.mark.holds("a check that fails keeps no node from the queue")
+def test_a_check_that_fails_keeps_no_node_from_the_queue(node: Node) -> None:
+    Path(node.places.settings).write_text("{")
+    assert node.asked("idle", "none") == []
+
+
+NOW = int(time.time())
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (None, ""),
+        (Burning(["x"], "root@nas", NOW), "it has not ended"),
+        (Burning(["x"], "root@nas", NOW, NOW, "GPU 3 is 90 C (status 1)"), "GPU 3 is 90 C (status 1)"),
+        (Burning(["x"], "root@nas", NOW, NOW, ""), ""),
+    ],
+)
+@pytest.mark.holds("a node takes no work while its burn-in runs, nor after one that failed")
+def test_a_node_takes_no_work_until_its_burn_in_has_passed(node: Node, record: Burning | None, words: str) -> None:
+    if record is not None:
+        burning.keep(str(node.state), record)
+    found = [one.partition("Reason=")[2] for one in node.asked("idle", "none")]
+    assert [one.rpartition(": ")[2] for one in found] == ([words] if words else [])
+    assert all(one.startswith(f"{SICK} burn-in of 20") for one in found)
+
+
+def test_a_record_that_cannot_be_read_has_not_passed(node: Node) -> None:
+    (node.state / burning.RECORD).write_text("{")
+    assert "is damaged" in node.asked("idle", "none")[0]
+
+
+@pytest.mark.parametrize(("ago", "problem", "closed"), [(-5, "", False), (5, "", True), (-5, "it failed", True)])
+@pytest.mark.holds("what a burn-in has proved mended does not close the node again")
+def test_an_xid_before_a_burn_in_that_passed_is_settled(node: Node, ago: int, problem: str, closed: bool) -> None:
+    """The kernel's log keeps it until the next boot, also where the GPU was reset."""
+    begun = NOW - 60
+    since = int(begun - (time.time() - time.monotonic()))
+    node.gpus = seen(*TWO, xids=[{"address": "0000:01:00.0", "xid": 48, "count": 1, "seconds": since + ago}])
+    burning.keep(str(node.state), Burning(["x"], "root@nas", begun, NOW, problem))
+    assert bool(node.asked("idle", "none")) == closed
+
+
+def test_stand_ins_for_gpus_need_no_driver(node: Node) -> None:
+    node.gpus = SILENT
+    Path(node.places.settings).write_text(json.dumps({"access": "granted", "gpus": {"GPU-a": ["/dev/nvidia0"]}}))
+    assert node.asked("idle", "none") == []
+
+
+def test_without_a_queue_the_timer_of_the_gate_looks(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Done:
+        done: tuple[str, ...] = ()
+        problems: tuple[str, ...] = ()
+
+    printed: list[str] = []
+    for module, name in ((gate_timer.reconcile, "reconcile"), (gate_timer.slice_limits, "apply")):
+        monkeypatch.setattr(module, name, lambda *_: Done)
+    monkeypatch.setattr(gate_timer.job_use, "look", lambda *_: None)
+    monkeypatch.setattr(gate_timer, "print_outcome", lambda done, problems: printed.extend(done) or len(problems))
+    node.check("10-a", "echo bad; exit 1")
+    for _ in range(2):
+        assert gate_timer.main(node.places) == 0
+    assert (printed, node.looks) == (["takes no work: 10-a: bad"] * 2, 1)
 
 
 def test_all_full_disks_are_named(node: Node) -> None:

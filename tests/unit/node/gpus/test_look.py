@@ -4,19 +4,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.driver import Driver
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import (
     Expected,
-    Lost,
     Seen,
+    Sick,
     Verdict,
-    find_lost,
     judge,
     look,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.pci import OnBus as Device
 
 from tests.support.gpu_node import Node
+from tests.support.seen_gpus import NONE, SILENT, TWO, WHOLE, device, gpu, seen, xid
 
 
 @pytest.mark.needs("cc")
@@ -78,19 +76,21 @@ def test_a_driver_that_hangs(node: Node, call: str) -> None:
         (("fault.nvmlDeviceGetHandleByIndex", "NO_PERMISSION"), None, ()), (("fault.nvmlInit", "UNKNOWN"), None, None),
     ],
 )  # fmt: skip
-@pytest.mark.holds("a driver that says nothing keeps no node from the queue", "a GPU that may not be asked is not lost")
+@pytest.mark.holds("a GPU that may not be asked is not lost")
 def test_gpus_that_do_not_answer(
     node: Node, change: tuple[str, str | None], gpu: int | None, numbers: tuple[int, ...] | None
 ) -> None:
     node.whole()
-    every = find_lost(node.places)
+    every = look(node.places).answering
     assert every is not None
     node.describe(change, gpu=gpu)
-    found = find_lost(node.places)
-    assert (found and found.numbers) == numbers
-    assert isinstance(found, Lost) == (numbers is not None)
-    assert found is None or found.answering <= every.answering
-    assert not numbers or found is None or len(found.answering) < len(every.answering)
+    seen = look(node.places)
+    found = judge(seen, Expected(2)).sick
+    mute = [one for one in found if " does not answer: " in one.words and not one.passes]
+    assert [one.words[:5] for one in mute] == [f"GPU {number}" for number in numbers or ()]
+    assert (seen.answering is None) == (numbers is None)
+    assert set(seen.answering or ()) <= set(every)
+    assert not numbers or len(seen.answering or ()) < len(every)
 
 
 @pytest.mark.needs("cc")
@@ -98,29 +98,6 @@ def test_a_library_that_is_none(node: Node) -> None:
     node.gpu("0000:01:00.0")
     node.file("usr/lib64/libnvidia-ml.so.1", "not an object file\n")
     assert "libnvidia-ml.so.1" in str(look(node.places).problem)
-
-
-WHOLE = Driver("550.1", "6.12", library="/x", libraries="550.1", nodes=True)
-NONE = Driver(None, "6.12")
-
-
-def device(number: int, driver: str | None = "nvidia") -> Device:
-    return Device(f"0000:0{number}:00.0", "0x10de", "0x2330", driver, None, None, None)
-
-
-def gpu(number: int, **other: Any) -> dict[str, Any]:
-    return {"index": number, "address": f"0000:0{number}:00.0", "name": "NVIDIA H100", "problem": None, **other}
-
-
-def seen(*gpus: dict[str, Any], **other: Any) -> Seen:
-    return replace(Seen([device(one["index"]) for one in gpus], WHOLE, {"gpus": list(gpus)}, xids=[]), **other)
-
-
-def xid(number: int) -> list[dict[str, Any]]:
-    return [{"address": "0000:01:00.0", "xid": number, "count": 1, "seconds": 3}]
-
-
-TWO = (gpu(0), gpu(1))
 
 
 def test_a_gate_that_is_not_closed_is_worse() -> None:
@@ -162,8 +139,12 @@ def test_as_expected(expected: Expected) -> None:
         ),
         (seen(gpu(0, ecc_uncorrected=3), gpu(1)), Expected(2), "GPU 0 (0000:00:00.0): 3 memory errors that ECC"),
         (seen(gpu(0, remapped_failed=1), gpu(1)), Expected(2), "GPU 0 (0000:00:00.0): a bad row of memory could not"),
-        (seen(*TWO, xids=xid(48)), Expected(2), "0000:01:00.0: Xid 48 (memory error that ECC could not correct)"),
-        (seen(*TWO, xids=xid(119)), Expected(), "0000:01:00.0: Xid 119"),
+        (
+            seen(*TWO, xids=xid(48)),
+            Expected(2),
+            "GPU 1 (0000:01:00.0): Xid 48 (memory error that ECC could not correct)",
+        ),
+        (seen(*TWO, xids=xid(119)), Expected(), "GPU 1 (0000:01:00.0): Xid 119"),
     ],
 )
 def test_broken(state: Seen, expected: Expected, words: str) -> None:
@@ -186,7 +167,7 @@ def test_broken(state: Seen, expected: Expected, words: str) -> None:
         (seen(gpu(0, pcie_width=8, pcie_width_max=16)), Expected(1), "GPU 0 (0000:00:00.0): PCIe has 8 of 16 lanes"),
         (seen(gpu(0, remapped_pending=1)), Expected(), "GPU 0 (0000:00:00.0): a bad row of memory is remapped at"),
         (seen(gpu(0)), Expected(1, "A100"), "GPU 0 (0000:00:00.0) is NVIDIA H100, expected is A100"),
-        (seen(*TWO, xids=xid(79)), Expected(2), "0000:01:00.0: Xid 79 (has fallen off the bus)"),
+        (seen(*TWO, xids=xid(79)), Expected(2), "GPU 1 (0000:01:00.0): Xid 79 (has fallen off the bus)"),
         (seen(gpu(0), devices=[device(0), device(5, None)]), Expected(), "0000:05:00.0 is on the bus, and the driver"),
         (Seen([device(0, None)], NONE), Expected(), "GPUs without a driver that answers (the inventory says nothing"),
         (Seen([device(0, None)], NONE), Expected(0), "GPUs without a driver that answers (none is expected)"),
@@ -206,3 +187,30 @@ def test_errors_of_peoples_programs_are_no_reason(number: int) -> None:
 @pytest.mark.parametrize("other", [{"slowed": ["heat (hardware)"]}, {"ecc_uncorrected": None}, {"pcie_width": None}])
 def test_what_people_cause_or_nobody_knows_is_no_reason(other: dict[str, Any]) -> None:
     assert judge(seen(gpu(0, **other)), Expected(1)) == Verdict(1, (), ())
+
+
+@pytest.mark.parametrize(
+    ("state", "expected", "sick"),
+    [
+        (seen(*TWO, xids=xid(48)), Expected(2), [("GPU 1 (0000:01:00.0): Xid 48", "1", False)]),
+        (seen(*TWO, xids=xid(154)), Expected(2), [("GPU 1 (0000:01:00.0): Xid 154", "1", False)]),
+        (seen(gpu(0, uuid="GPU-a", ecc_uncorrected=3)), Expected(), [("GPU 0 (0000:00:00.0): 3", "GPU-a", False)]),
+        (seen(gpu(0, pcie_width=8, pcie_width_max=16)), Expected(), [("GPU 0 (0000:00:00.0): PCIe", "0", False)]),
+        (seen(*TWO, driver=replace(WHOLE, libraries="550.2")), Expected(), [("the loaded module", "", False)]),
+        # a driver that is silent, or not there yet, comes back: nobody has to say that it was mended
+        (SILENT, Expected(), [("the driver is loaded and does not", "", True)]),
+        (Seen([], NONE), Expected(8), [("none of 8 expected GPUs answers", "", True)]),
+        (replace(SILENT, xids=xid(119)), Expected(), [("the driver is", "", True), ("0000:01:00.0: Xid", "", False)]),
+        # less than expected, and usable
+        (seen(gpu(0)), Expected(2), []),
+        (seen(gpu(0, remapped_pending=1)), Expected(1), []),
+        (seen(*TWO, xids=xid(94)), Expected(2), []),
+        (seen(*TWO, gate=["ssh.service: open"]), Expected(2), []),
+        (seen(gpu(0)), Expected(1, "A100"), []),
+    ],
+)
+def test_what_keeps_further_work_away(state: Seen, expected: Expected, sick: list[tuple[str, str, bool]]) -> None:
+    found = judge(state, expected).sick
+    assert [(one.gpu, one.passes) for one in found] == [(gpu, passes) for _, gpu, passes in sick]
+    assert all(one.words.startswith(words) for one, (words, _, _) in zip(found, sick, strict=True)), found
+    assert all(isinstance(one, Sick) for one in found)

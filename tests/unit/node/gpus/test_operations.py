@@ -5,15 +5,17 @@ import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import background, followed
+from ansible_collections.gpuadmin.node.plugins.module_utils import background, followed, health
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, NothingBegun
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import (
+    burning,
     gate,
     grants,
     kernels,
@@ -24,11 +26,13 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import (
     trials,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.kernels import Installed
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Sick
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig import MigDevice, Waiting
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.operations import WantedGrant
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import operations as root_operations
 
+from gpuadmin.common.waiting import BURN_IN, SICK
 from tests.support.gated_host import GatedHost, gated_host, read_only
 from tests.support.operations import ask
 
@@ -222,6 +226,112 @@ def test_where_everybody_may_open_them_nothing_is_granted(host: GatedHost) -> No
     Path(host.places.settings).unlink()
     with pytest.raises(NothingBegun, match="open to everybody"):
         operations.change_grants(operations.GrantsOrder(wanted()), True, host.places)
+
+
+@pytest.mark.holds("a GPU that is sick is granted to nobody")
+@pytest.mark.parametrize(
+    ("sick", "answering", "given"),
+    [
+        ([], None, {"number": ["0"], "name": ["1"]}),
+        ([Sick("GPU 0: Xid 48", "0")], None, {"number": ["1"], "name": ["1"]}),
+        ([Sick("GPU 1: Xid 48", "1")], None, {"number": ["0"]}),
+        ([Sick("10-fan: fan 3 stands still")], None, {}),
+        # a full file server takes no GPU from anybody on a node without a queue
+        ([Sick("the homes are away", passes=True)], None, {"number": ["0"], "name": ["1"]}),
+        ([], ["0"], {"number": ["0"]}),
+    ],
+)
+def test_what_is_sick_is_granted_to_nobody(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch, sick: list[Sick], answering: list[str] | None,
+    given: dict[str, Any],
+) -> None:  # fmt: skip
+    node = health.Health(sick, ["/"], False, answering or [], [], 0)
+    monkeypatch.setattr(health, "look_at_node", lambda *_: node)
+    if answering is not None:  # not as stand-ins do
+        monkeypatch.setattr(health.Health, "working", lambda _, gpus, settings: set(gpus) & set(answering))
+    for how, more in (("number", {}), ("name", {"number": 0, "gpus": ["1"]})):
+        order = operations.GrantsOrder(wanted(**more))
+        if how in given:
+            granted = operations.change_grants(order, True, host.places).result()["report"]["grants"]["grants"]
+            assert granted[0]["gpus"] == given[how]
+            continue
+        with pytest.raises(NodeError) as refused:
+            operations.change_grants(order, True, host.places)
+        assert all(one.words in str(refused.value) for one in sick if not one.passes)
+
+
+BURN = operations.BurnInOrder(["burn", "-a"], 5, "root@nas", "gpu1")
+
+
+class Burning:
+    """A node that is burnt in: what Slurm is told, and what is known of the burn-in meanwhile."""
+
+    def __init__(self, host: GatedHost, monkeypatch: pytest.MonkeyPatch, status: int = 0) -> None:
+        self.host, self.status, self.told = host, status, list[str]()
+        self.jobs: list[dict[str, Any]] = []
+        monkeypatch.setattr(operations, "gpu_users", lambda *_: [])
+        monkeypatch.setattr(operations.shutil, "which", lambda name: f"/usr/bin/{name}")
+        monkeypatch.setattr(operations.queue, "ask_jobs", lambda: self.jobs)
+        monkeypatch.setattr(operations.draining, "bring", self._bring)
+        monkeypatch.setattr(burning.background, "perform", self._perform)
+        monkeypatch.setattr(health, "_look_at_homes", lambda *_: [])
+
+    def _bring(self, wanted: Any, **_: object) -> list[str]:
+        self.told.append(f"resume {wanted.mark}" if wanted.resume else f"{wanted.mark} {wanted.reason}")
+        return []
+
+    def _perform(self, _unit: str, _function: object, order: object, properties: object) -> dict[str, Any]:
+        assert (order, properties) == ({"command": ["burn", "-a"]}, ("RuntimeMaxSec=300",))
+        # who asks for a GPU meanwhile is refused, and a job's prolog as well
+        (why,) = health.look_at_node(self.host.places).lasting
+        assert why.words.endswith(": it has not ended")
+        return {"status": self.status, "output": "GPU 0 OK\n\nGPU 1 is 94 C\n"}
+
+
+@pytest.mark.parametrize(("status", "why"), [(0, ""), (3, "GPU 0 OK GPU 1 is 94 C (status 3)")])
+def test_a_burn_in(host: GatedHost, monkeypatch: pytest.MonkeyPatch, status: int, why: str) -> None:
+    node = Burning(host, monkeypatch, status)
+    assert operations.burn_in(BURN, True, host.places).result()["operations"] == ["burn in: burn -a"]
+    assert (node.told, burning.read(host.places.state)) == ([], None), "a check does nothing"
+    done = operations.burn_in(BURN, False, host.places).result()
+    record = burning.read(host.places.state)
+    assert record is not None
+    assert (record.problem, record.by, record.ended >= record.begun) == (why, "root@nas", True)
+    assert (done.get("failed", False), why in str(done.get("msg", ""))) == (bool(why), True)
+    # what it has drained itself it lets take jobs again, or it is sick
+    begun, back, *closed = node.told
+    assert (begun, back) == (f"{BURN_IN} by root@nas", f"resume {BURN_IN}")
+    assert [one.startswith(f"{SICK} burn-in of 20") for one in closed if why] == [True] * bool(why)
+
+
+@pytest.mark.parametrize("who", ["job", "holds", "granted"])
+@pytest.mark.holds("nobody's work is burnt in")
+def test_nobody_s_work_is_burnt_in(host: GatedHost, monkeypatch: pytest.MonkeyPatch, who: str) -> None:
+    node, order = Burning(host, monkeypatch), BURN
+    if who == "job":
+        node.jobs = [{"id": "4", "user": "jiho", "nodes": "gpu1"}]
+    elif who == "holds":
+        monkeypatch.setattr(operations, "gpu_users", lambda *_: ["jiho"])
+    else:
+        grants.write(grants.Grant("a1", "jiho", 20001, ["0"], 1000, SOON, "root@nas"), host.places.state)
+        order = replace(BURN, node="")
+    done = operations.burn_in(order, False, host.places).result()
+    assert str(done["msg"]).startswith("in use by jiho")
+    assert (node.told, burning.read(host.places.state)) == ([], None)
+
+
+def test_a_node_that_joins_has_no_queue_yet_and_may_have_no_program(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Burning(host, monkeypatch)
+    monkeypatch.setattr(operations.shutil, "which", lambda _: None)
+    assert not operations.burn_in(BURN, False, host.places).result().get("failed")
+    assert node.told == []
+    monkeypatch.setattr(burning, "PROGRAMS", (("/no/such",), ("/bin/true", "-a")))
+    assert burning.choose_program(()) == ("/bin/true", "-a")
+    monkeypatch.setattr(burning, "PROGRAMS", ())
+    with pytest.raises(NodeError, match=r"name one in gpus\.health\.burn_in"):
+        burning.choose_program(())
 
 
 def test_what_another_has_is_refused(host: GatedHost) -> None:

@@ -36,6 +36,7 @@ def test_the_disk_that_a_path_would_be_on(tmp_path: Path) -> None:
     assert 0 <= found.free <= found.bytes
 
 
+@pytest.mark.holds("a disk's path is asked of no file server", "a link that leads to a file server is not asked")
 @pytest.mark.parametrize("mount", [("/home", "nfs4", HOMES), ("/home", "autofs", "systemd-1"), None])
 def test_a_file_server_is_not_asked(mount: tuple[str, str, str] | None, monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: object) -> None:
@@ -48,6 +49,7 @@ def test_a_file_server_is_not_asked(mount: tuple[str, str, str] | None, monkeypa
         status.disk("/home/minji", text)
 
 
+@pytest.mark.holds("a disk's path is asked of no file server", "a link that leads to a file server is not asked")
 def test_a_link_is_followed_to_its_disk(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "homes").symlink_to(tmp_path / "disk")

@@ -375,7 +375,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
     (tmp_path / "said").write_text("\n".join(rows))
     slurm(
         tmp_path, monkeypatch, scontrol="echo 'at storage1 is UP'", squeue=f"cat {tmp_path}/said",
-        sinfo="echo 'gpu2|draining|gpuadmin lost GPU: 0'",
+        sinfo="echo 'gpu2|draining|gpuadmin sick: GPU 0 does not answer'",
     )  # fmt: skip
     return Subject(name="minji", root=str(tmp_path))
 
@@ -386,7 +386,7 @@ def test_ones_own_alone(queue: Subject) -> None:
     output = overview.lines(queue, {**FOUND, "queue": found}, "gpu1", [], "en")
     assert "  GPUs: given by the queue here" in output
     assert any(line.startswith("  You have 1 GPU of gpu2 until 2033-05-18") for line in output)
-    assert any(line.startswith("  gpu2: GPU 0: does not answer.") for line in output)
+    assert any(line.startswith("  gpu2 is faulty: GPU 0 does not answer.") for line in output)
     (waits,) = [line for line in output if "You are waiting for 1 GPU." in line]
     assert "place in the queue: 2. Others come first" in waits
     assert "(since 2030-03-1" in waits

@@ -12,7 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.gate import Pla
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import login_lines
 
-from gpuadmin.common.waiting import LOST
+from gpuadmin.common.waiting import SICK
 from tests.support.fake_slurm import row, slurm
 
 UP = "echo 'Slurmctld(primary) at storage1 is UP'"
@@ -47,15 +47,15 @@ def test_what_each_person_reads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "line"), [(f"{LOST} 0, 3", "gpu2: GPU 0, 3: does not answer. If it is"), ("fan is loud", None)]
+    ("reason", "line"), [(f"{SICK} GPU 3: Xid 48", "gpu2 is faulty: GPU 3: Xid 48. Unless"), ("fan is loud", None)]
 )
-def test_a_lost_gpu_is_told_to_whoever_has_gpus_of_its_node(reason: str, line: str | None) -> None:
+def test_a_sick_node_is_told_to_whoever_has_gpus_of_its_node(reason: str, line: str | None) -> None:
     jobs = [job("minji"), job("hana", nodes="gpu1"), waits("jiho")]
     found = login_lines.texts(jobs, NOW, closed={"gpu2": reason})
     assert found == {**login_lines.texts(jobs, NOW), **{name: found[name] for name in ("minji.en", "minji.ko")}}
     assert found["minji.en"].splitlines()[2:] == ([] if line is None else [found["minji.en"].splitlines()[2]])
     assert line is None or found["minji.en"].splitlines()[2].startswith(line)
-    assert ("gpu2: GPU 0, 3: 응답하지 않습니다" in found["minji.ko"]) == (line is not None)
+    assert ("gpu2: 노드에 이상이 있습니다(GPU 3: Xid 48)" in found["minji.ko"]) == (line is not None)
 
 
 @pytest.mark.holds("what is not a name becomes no file", "nobody reads of a GPU that is no longer theirs")
@@ -83,9 +83,9 @@ def test_a_controller_that_is_away_takes_nothing_from_who_has_it(
     assert login_lines.main(str(directory), places) == 0
     assert (directory / "minji.en").stat().st_mtime_ns == before, "what is there already is not written again"
     assert len(json.loads((directory / ".jobs.json").read_text())) == 2
-    slurm(tmp_path, monkeypatch, sinfo=f"echo 'gpu2|draining|{LOST} 0'")
+    slurm(tmp_path, monkeypatch, sinfo=f"echo 'gpu2|draining|{SICK} GPU 0: Xid 48'")
     assert login_lines.main(str(directory)) == 0
-    assert "GPU 0: does not answer." in (directory / "minji.en").read_text()
+    assert "gpu2 is faulty: GPU 0: Xid 48." in (directory / "minji.en").read_text()
     slurm(tmp_path, monkeypatch, sinfo="exit 1")
     assert login_lines.main(str(directory)) == 0
     assert (directory / "minji.en").read_text().startswith("You have 1 GPU of gpu2")

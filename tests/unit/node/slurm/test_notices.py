@@ -21,7 +21,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import (
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.gpu_jobs import build_use_command
 
-from gpuadmin.common.waiting import LOST
+from gpuadmin.common.waiting import SICK
 from tests.support.mail_server import Server, StartServer, certificate, serve
 from tests.support.queue_host import NOW, Host, host, job, over
 
@@ -87,7 +87,7 @@ def test_the_first_look_tells_nobody_about_the_past(host: Host, serve: StartServ
     server = serve()
     host.port = server.port
     host.jobs, host.rows = [job(), job("6", start=NOW - 8000, asked=NOW - 9999, end=NOW + 1800)], [over()]
-    host.closed = {"gpu1": f"{LOST} 0"}
+    host.closed = {"gpu1": f"{SICK} GPU 0 does not answer"}
     for _ in range(3):
         host.look()
     # the same where a site has begun to send mails, or a webhook, afterwards
@@ -229,7 +229,7 @@ def test_a_lost_gpu_is_told_to_whoever_has_it(host: Host, serve: StartServer) ->
     host.port = server.port
     host.jobs = [job("4"), job("5", "jiho")]
     host.look()
-    host.closed = {"gpu1": f"{LOST} 0"}
+    host.closed = {"gpu1": f"{SICK} GPU 0 does not answer"}
     of = {"4": "0", "5": "1"}
     answer = host.answer
 
@@ -245,7 +245,26 @@ def test_a_lost_gpu_is_told_to_whoever_has_it(host: Host, serve: StartServer) ->
     host.look()
     host.look()
     assert server.recipients == ["minji@example.org"]
-    assert "GPU 0 of gpu1 does not answer" in text(server)
+    assert "gpu1 is faulty: GPU 0 does not answer" in text(server)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "told"),
+    [
+        ("FAILED", f"{SICK} GPU 0: Xid 48", "it failed, and its node was found faulty"),
+        ("FAILED", "fan is loud", "its program failed"),
+        ("COMPLETED", f"{SICK} GPU 0: Xid 48", "it is done"),
+    ],
+)
+def test_whoever_s_job_failed_on_a_sick_node_reads_so(
+    host: Host, serve: StartServer, state: str, reason: str, told: str
+) -> None:
+    server = serve()
+    host.port = server.port
+    host.look()
+    host.closed, host.rows = {"gpu1": reason}, [over("3", state, NOW + 90)]
+    host.look()
+    assert subjects(server) == [f"Ended: job 3 “train.sh”: {told}"]
 
 
 def test_who_has_to_leave_a_group_s_node(host: Host, serve: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:

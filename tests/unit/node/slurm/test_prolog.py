@@ -1,21 +1,22 @@
 """A job's start and end: whose GPUs are opened and closed, and what keeps a job from starting."""
 
-import contextlib
 import json
 import subprocess
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import health
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, reconcile
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Lost
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Sick
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import divided, prolog, slice_limits
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import divided, draining, prolog, slice_limits
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.prolog import Job, read_prolog_job
 
 from tests.support.gated_host import GatedHost, gated_host, read_only
@@ -192,21 +193,39 @@ def test_a_gpu_that_does_not_answer_keeps_a_job_from_starting(host: GatedHost) -
         prolog.begin(Job("12", "minji", 20000, [7], 5000), host.places, NOW)
 
 
+SICK = Sick("GPU 0: Xid 48", "GPU-a")
+
+
 @pytest.mark.parametrize(
-    ("lost", "starts"),
+    ("sick", "full", "drained"),
     [
-        (None, True), (Lost((), frozenset()), True), (Lost((1,), frozenset({"GPU-a"})), True),
-        (Lost((0,), frozenset({"GPU-b"})), False),
+        ([], [], ""),
+        ([SICK], [], "gpuadmin sick: GPU 0: Xid 48"),
+        ([], ["/var"], "gpuadmin full disk: /var"),
+        ([Sick("the homes (/home) do not answer", passes=True)], [], "gpuadmin for now: the homes"),
     ],
-)  # fmt: skip
-@pytest.mark.holds("nobody is given a GPU that the driver has lost")
-def test_a_gpu_that_the_driver_has_lost_is_given_to_nobody(
-    host: GatedHost, monkeypatch: pytest.MonkeyPatch, lost: Lost | None, starts: bool
+)
+@pytest.mark.holds("no job begins on a node that is sick or full")
+def test_a_node_that_is_sick_or_full_begins_no_job_and_says_why(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch, sick: list[Sick], full: list[str], drained: str
 ) -> None:
-    monkeypatch.setattr(prolog.look, "find_lost", lambda _places: lost)
-    with contextlib.nullcontext() if starts else pytest.raises(NodeError, match=r"job 12: GPU-a does not answer"):
-        prolog.begin(JOB, host.places, NOW)
-    assert len(recorded(host)) == starts
+    """Slurm drains it as well, with other words, and not once more: what passes then passes by itself."""
+    told: list[str] = []
+
+    def bring(wanted: draining.Wanted, **_: object) -> list[str]:
+        told.append(f"{wanted.mark} {wanted.reason}")
+        return []
+
+    node = health.Health(sick, full, True, [], [], NOW)
+    monkeypatch.setattr(health, "look_at_node", lambda *_, **__: node)
+    monkeypatch.setattr(draining, "bring", bring)
+    job = replace(JOB, node="gpu1", gpus=[] if full else JOB.gpus)
+    with pytest.raises(NodeError, match=f"job 12: gpu1 takes no jobs: {drained}") if drained else nullcontext():
+        prolog.begin(job, host.places, NOW)
+    assert (len(recorded(host)), bool(told)) == (not drained, bool(drained))
+    prolog.end(job, host.places)
+    assert all(one.startswith(drained) for one in told)
+    assert len(told) == 2 * bool(drained), "a job's end says so at once, too"
 
 
 def test_a_grant_that_cannot_be_read_keeps_a_job_from_starting(host: GatedHost) -> None:
@@ -321,7 +340,7 @@ def test_a_disk_that_people_have_filled_keeps_no_job_from_its_gpus(host: GatedHo
     disk.mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=True)
     try:
-        with contextlib.suppress(OSError), (disk / "full").open("wb", buffering=0) as stream:
+        with suppress(OSError), (disk / "full").open("wb", buffering=0) as stream:
             while True:
                 stream.write(bytes(4096))
         assert prolog.main("slurm-prolog", host.places, SAID) == 0

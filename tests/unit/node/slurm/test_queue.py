@@ -97,6 +97,20 @@ def test_tasks_of_an_array_that_waits(id: str, tasks: str) -> None:
     assert waiting.count_tasks(id) == tasks
 
 
+@pytest.mark.parametrize(
+    ("reason", "words", "gpus"),
+    [
+        ("gpuadmin sick: GPU 3: Xid 48", "GPU 3: Xid 48", ["3"]),
+        ("gpuadmin sick: GPU 0 (0000:01:00.0): x; GPU 11: y", "GPU 0 (0000:01:00.0): x; GPU 11: y", ["0", "11"]),
+        # the whole node: everybody on it is meant
+        ("gpuadmin sick: GPU 3: Xid 48; 10-fan: loud", "GPU 3: Xid 48; 10-fan: loud", []),
+        ("gpuadmin full disk: /", "", []), ("", "", []), ("fan is loud", "", []),
+    ],
+)  # fmt: skip
+def test_what_is_broken_and_on_which_gpus(reason: str, words: str, gpus: list[str]) -> None:
+    assert waiting.find_sick(reason) == (words, gpus)
+
+
 def test_each_reason_has_its_words_in_both_languages() -> None:
     assert {code for _, code in queue._REASONS} | {waiting.OTHER, "processors"} == set(waiting.WHY)
     assert set(texts.TEXTS["en"]) == set(texts.TEXTS["ko"])

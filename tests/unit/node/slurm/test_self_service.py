@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import followed, peercred_service
+from ansible_collections.gpuadmin.node.plugins.module_utils import followed, health, peercred_service
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import (
     DesiredState,
     Record,
@@ -18,8 +18,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired imp
     save,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, look, reconcile
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, reconcile
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Sick
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig import Waiting
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu, gpu_here, self_service
 
@@ -137,7 +138,7 @@ def test_an_account_of_a_directory(host: GatedHost, tmp_path: Path, monkeypatch:
 @pytest.mark.root
 @pytest.mark.holds(
     "a GPU that somebody's program has open is granted to nobody",
-    "a GPU that the driver has lost is granted to nobody",
+    "a GPU that is sick, or that the driver has lost, is granted to nobody",
     "a GPU of which the driver says nothing is granted to nobody", "where GPUs are everybody's nothing is granted",
     "where a grant cannot be read no GPU is free",
 )  # fmt: skip
@@ -162,11 +163,18 @@ def test_a_gpu_that_is_not_free(host: GatedHost, tmp_path: Path, monkeypatch: py
         place.parent.mkdir(parents=True)
         place.write_text(f"GPU UUID:\t GPU-0000000{name}-0000-0000-0000-000000000000\nDevice Minor: \t {name}\n")
     good = "GPU-00000000-0000-0000-0000-000000000000"
-    monkeypatch.setattr(look, "find_lost", lambda places: None)
+    node = health.Health([], ["/"], False, None, [], 0)
+    monkeypatch.setattr(health, "look_at_node", lambda *_: node)
     assert ask(host, MINJI, "take 1 1 run") == (1, ["silent-driver"])
-    monkeypatch.setattr(look, "find_lost", lambda places: look.Lost((1,), frozenset({good})))
+    node = replace(node, answering=[good])
     assert [one.split("|")[1] for one in ask(host, MINJI, "list")[1][1:]] == ["free", "lost"]
     assert ask(host, MINJI, "take 2 1 run", TWO) == (1, ["none-free", "1", "0", "0", "1"])
+    for sick, states in (
+        (Sick("GPU 0: Xid 48", good), ["lost", "lost"]), (Sick("module and libraries differ"), ["lost", "lost"]),
+        (Sick("the homes are away", passes=True), ["free", "lost"]),
+    ):  # fmt: skip
+        node = replace(node, sick=[sick])
+        assert [one.split("|")[1] for one in ask(host, MINJI, "list")[1][1:]] == states
     settings.write_text('{"access": "open"}')
     assert ask(host, MINJI, "take 1 1 run") == (1, ["open"])
     settings.write_text(before)

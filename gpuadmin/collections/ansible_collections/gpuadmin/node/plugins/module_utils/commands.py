@@ -20,7 +20,7 @@ USAGE = (
     "       cli.py announcements | gpu-devices | gpu-check | gpu-gate [close] | gpu-mig | disk-usage\n"
     "       cli.py gpu get | run | jupyter | list | jobs | why | release | extend | book | mail\n"
     "       cli.py notebook PROGRAMS | notebook-front\n"
-    "       cli.py slurm-prolog | slurm-epilog | slurm-health PATH...\n"
+    "       cli.py slurm-prolog | slurm-epilog | slurm-health\n"
     "       cli.py queue-told | queue-measured | queue-asked | queue-shown | queue-notices | gpus-asked\n"
     "       cli.py queue-door | slurm-dump DIRECTORY\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
@@ -91,10 +91,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None, more: Map
             from .slurm import prolog
 
             return prolog.main(command)
-        if command == "slurm-health" and rest:
-            from . import health
+        if command == "slurm-health":  # an older role names disks
+            from .slurm import draining
 
-            return health.main(rest)
+            return draining.main()
         if command == "slurm-dump" and len(rest) == 1:
             from .backups import accounting
 

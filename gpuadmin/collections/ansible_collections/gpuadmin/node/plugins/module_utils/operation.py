@@ -24,7 +24,7 @@ ROOMS = {
     ".backups": ("backup", "restore_home"),
     ".diagnosis": ("diagnosis",),
     ".disk": ("disk_amounts", "disk_usage"),
-    ".gpus": ("gpu_driver", "gpu_gate", "gpu_grants", "gpus"),
+    ".gpus": ("burn_in", "gpu_driver", "gpu_gate", "gpu_grants", "gpus"),
     ".homes": ("homes",),
     ".host": ("audit", "homes_release", "host_facts", "host_status", "unused_mounts", "shutdown_facts", "upgrade"),
     ".host_settings": ("host_settings",),

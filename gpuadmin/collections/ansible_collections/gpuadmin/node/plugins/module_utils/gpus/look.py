@@ -68,6 +68,13 @@ class Seen:
         return drivers.missing(self.driver, self.devices)
 
     @property
+    def answering(self) -> list[str] | None:
+        """UUIDs of the GPUs that answer, and of their MIG devices; None where the driver says nothing."""
+        good = [one for one in self.gpus if one["problem"] is None]
+        parts = [part for one in good for part in one.get("mig_devices") or ()]
+        return None if self.nvml is None else [str(one.get("uuid")) for one in (*good, *parts)]
+
+    @property
     def gpus(self) -> list[Mapping[str, Any]]:
         """The GPUs that NVML counts, also those that do not answer."""
         return list(self.nvml["gpus"]) if self.nvml is not None else []
@@ -110,32 +117,6 @@ def look(places: Places | None = None, *, seconds: float = SECONDS, kernels: boo
 
 
 @dataclass(frozen=True)
-class Lost:
-    """``numbers``: the GPUs that the driver counts and that do not answer. ``answering``: UUIDs of the others, and of
-    their MIG devices."""
-
-    numbers: tuple[int, ...]
-    answering: frozenset[str]
-
-
-def find_lost(places: Places | None = None) -> Lost | None:
-    """Ask the driver which GPUs do not answer. None: it says nothing, or not in time."""
-    where = places or Places()
-    path = where.library or drivers.look(where.root).library
-    if path is None:
-        return None
-    try:
-        gpus = isolated_call(lambda: nvml.read(path), seconds=SECONDS, lock=where.lock)["gpus"]
-    except (NodeError, OSError):  # guard: a driver that says nothing keeps no node from the queue
-        return None
-    good = [one for one in gpus if one["problem"] is None]
-    # guard: a GPU that may not be asked is not lost -> None
-    numbers = [int(one["index"]) for one in gpus if one["problem"] not in (None, "NO_PERMISSION")]
-    parts = [part for one in good for part in one.get("mig_devices") or ()]
-    return Lost(tuple(numbers), frozenset(str(one.get("uuid")) for one in (*good, *parts)))
-
-
-@dataclass(frozen=True)
 class Expected:
     """What the inventory says of a node. ``number``: None if it says nothing. ``model``: a part of the name."""
 
@@ -144,30 +125,45 @@ class Expected:
 
 
 @dataclass(frozen=True)
+class Sick:
+    """Why nobody should begin to compute, on one GPU or (``gpu`` is empty) on the node. ``gpu``: its UUID, or its
+    number where it does not say one. ``passes``: when it is no longer so, nobody has to say that it was mended."""
+
+    words: str
+    gpu: str = ""
+    passes: bool = False
+
+
+@dataclass(frozen=True)
 class Verdict:
-    """``answering``: how many GPUs answer. ``broken``: nobody should compute here; ``worse``: less than expected."""
+    """``answering``: how many GPUs answer. ``broken``: nobody should compute here; ``worse``: less than expected.
+    ``sick``: for what of both no further work begins."""
 
     answering: int
     broken: tuple[str, ...]
     worse: tuple[str, ...]
+    sick: tuple[Sick, ...] = ()
 
 
 def judge(seen: Seen, expected: Expected) -> Verdict:
     """A node that has no GPU and is expected to have none is fine."""
     number = sum(1 for one in seen.gpus if one["problem"] is None)
     here = bool(seen.devices or seen.gpus)
-    broken, worse = [*_broken(seen)], [*_worse(seen, expected)]
+    bad, less = [*_broken(seen)], [*_less(seen)]
+    worse = [*(one.words for one in less), *_worse(seen, expected)]
     if expected.number and not number:  # guard: a node whose GPUs are all gone is broken
         none = f"none of {_counted(expected.number)} answers"
         why = [*seen.missing, *([seen.problem] if seen.problem else [])]
-        broken.insert(0, f"{none}: {'; '.join(why)}" if why else f"{none}: {_where(seen)}")
+        bad.insert(0, Sick(f"{none}: {'; '.join(why) or _where(seen)}", passes=True))
     elif expected.number is not None and number != expected.number:
         worse.insert(0, f"{number} of {_counted(expected.number)} answer" if number < expected.number else _more(seen))
     if here and not number and not expected.number:
         nothing = "the inventory says nothing of them" if expected.number is None else "none is expected"
         reason = "; ".join(seen.missing) or seen.problem or "none answers"
         worse.append(f"GPUs without a driver that answers ({nothing}): {reason}")
-    return Verdict(number, tuple(broken), tuple(worse))
+    # guard: a GPU that may not be asked is not lost
+    less = [one for one in less if "NO_PERMISSION" not in one.words]
+    return Verdict(number, tuple(one.words for one in bad), tuple(worse), (*bad, *less))
 
 
 def _counted(number: int) -> str:
@@ -182,52 +178,72 @@ def _more(seen: Seen) -> str:
     return "more GPUs answer than the inventory expects: correct its number (gpus)"
 
 
-def _broken(seen: Seen) -> Iterator[str]:
+def _broken(seen: Seen) -> Iterator[Sick]:
     if seen.driver.differ:  # guard: module and libraries of a driver agree
-        yield (
+        yield Sick(
             f"the loaded module is {seen.driver.module}, the libraries are {seen.driver.libraries}: "
             "nothing can use a GPU before a reboot"
         )
     elif seen.problem and seen.driver.module is not None and seen.devices:
-        yield f"the driver is loaded and does not answer: {seen.problem}"
+        yield Sick(f"the driver is loaded and does not answer: {seen.problem}", passes=True)
     for gpu in seen.gpus:
         if gpu.get("ecc_uncorrected"):  # guard: a GPU whose memory is bad is to be kept away from
             count = gpu["ecc_uncorrected"]
-            yield f"{_name(gpu)}: {count} memory errors that ECC could not correct: reset or replace it"
+            yield _sick(gpu, f": {count} memory errors that ECC could not correct: reset or replace it")
         if gpu.get("remapped_failed"):
-            yield f"{_name(gpu)}: a bad row of memory could not be remapped: replace it"
+            yield _sick(gpu, ": a bad row of memory could not be remapped: replace it")
     for entry in seen.xids or ():
         if entry["xid"] in xid.STAY_AWAY:  # guard: errors of people's programs send no node back -> True
-            yield f"{entry['address']}: Xid {entry['xid']} ({xid.STAY_AWAY[int(entry['xid'])]}): reset or replace it"
+            yield _of_xid(seen, entry, f"{xid.STAY_AWAY[int(entry['xid'])]}): reset or replace it")
 
 
-def _worse(seen: Seen, expected: Expected) -> Iterator[str]:
+def _less(seen: Seen) -> Iterator[Sick]:
+    """What is worse, and keeps further work away as well."""
     taken = {str(gpu.get("address")) for gpu in seen.gpus}
     silent = [one.address for one in seen.devices if one.address not in taken]
     for gpu in seen.gpus:
-        name = _name(gpu)
         if gpu["problem"] is not None:
             # a lost one does not say where it is, so it is not one of those that do
             where = "" if gpu.get("address") or not silent else f" (silent on the bus: {', '.join(silent)})"
-            yield f"{name} does not answer: {gpu['problem']}{where}"
+            yield _sick(gpu, f" does not answer: {gpu['problem']}{where}")
+        width, most = gpu.get("pcie_width"), gpu.get("pcie_width_max")
+        if width and most and width < most:
+            yield _sick(gpu, f": PCIe has {width} of {most} lanes: look at the slot, the riser and the firmware")
+    for entry in seen.xids or ():
+        if entry["xid"] == xid.RESET:
+            yield _of_xid(seen, entry, f"{xid.WORSE[xid.RESET]})")
+
+
+def _worse(seen: Seen, expected: Expected) -> Iterator[str]:
+    for gpu in seen.gpus:
+        name = _name(gpu)
+        if gpu["problem"] is not None:
             continue
         if gpu.get("remapped_pending"):
             yield f"{name}: a bad row of memory is remapped at its next reset: reboot when it is idle"
-        width, most = gpu.get("pcie_width"), gpu.get("pcie_width_max")
-        if width and most and width < most:
-            yield f"{name}: PCIe has {width} of {most} lanes: look at the slot, the riser and the firmware"
         if expected.model and expected.model.casefold() not in str(gpu.get("name")).casefold():
             yield f"{name} is {gpu.get('name')}, expected is {expected.model}"
     if seen.gpus and all(gpu["problem"] is None for gpu in seen.gpus):
-        for address in silent:
+        taken = {str(gpu.get("address")) for gpu in seen.gpus}
+        for address in (one.address for one in seen.devices if one.address not in taken):
             yield f"{address} is on the bus, and the driver does not have it: dmesg says why"
     for entry in seen.xids or ():
-        if entry["xid"] in xid.WORSE:
-            yield f"{entry['address']}: Xid {entry['xid']} ({xid.WORSE[int(entry['xid'])]})"
+        if entry["xid"] in xid.WORSE and entry["xid"] != xid.RESET:
+            yield _of_xid(seen, entry, f"{xid.WORSE[int(entry['xid'])]})").words
     if seen.problem is None:  # otherwise it is not known which of them answer
         yield from cdi.wrong(seen.containers, seen.gpus)
     yield from seen.kernels
     yield from seen.gate
+
+
+def _sick(gpu: Mapping[str, Any], words: str) -> Sick:
+    return Sick(f"{_name(gpu)}{words}", str(gpu.get("uuid") or gpu["index"]))
+
+
+def _of_xid(seen: Seen, entry: Mapping[str, Any], words: str) -> Sick:
+    gpu = next((one for one in seen.gpus if one.get("address") == entry["address"]), None)
+    words = f": Xid {entry['xid']} ({words}"
+    return Sick(f"{entry['address']}{words}") if gpu is None else _sick(gpu, words)
 
 
 def _name(gpu: Mapping[str, Any]) -> str:

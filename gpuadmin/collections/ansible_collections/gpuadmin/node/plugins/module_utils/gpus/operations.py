@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -12,18 +13,20 @@ from typing import Literal, Optional
 
 from gpuadmin.common.records.files import File, FilesOrder
 from gpuadmin.common.text import counted
+from gpuadmin.common.waiting import BURN_IN
 
-from .. import background, unit
+from .. import background, health, unit
 from ..answer import Answer
 from ..errors import NodeError, nothing_begun
 from ..fields import FIRST_HUMAN_UID
 from ..files import flocked
-from ..logins.occupants import holders
+from ..logins.occupants import gpu_users, holders
 from ..operation import operation
 from ..root.operations import ensure_files
 from ..root.session import close_session, open_session
 from ..run import program
-from . import device_files, gate, grants, kernels, mig, pci, reconcile, windows
+from ..slurm import draining, queue
+from . import burning, device_files, gate, grants, kernels, mig, pci, reconcile, windows
 from .gate import Settings
 from .grants import Grant
 from .look import Expected, judge, look
@@ -243,7 +246,7 @@ def _new(
     wanted: WantedGrant,
     settings: gate.Settings,
     problems: Sequence[str],
-    there: Iterable[str],
+    there: Collection[str],
     parts: Mapping[str, MigDevice],
     others: list[Grant],
     now: float,
@@ -262,7 +265,19 @@ def _new(
     # guard: a grant is of whoever has the uid on this host
     if owner is None or owner[0] != wanted.uid:
         raise NodeError(f"{wanted.user[:40]} does not have the uid {wanted.uid} on this host: gpuadmin sync-users")
-    return _grant(wanted, list(there), parts, others, now, mig.waiting(where.run).gpus)
+    seen = health.look_at_node(where, health.BURST)
+    working = seen.working(there, settings)
+    # guard: a GPU that is sick is granted to nobody -> [*there]
+    able = [one for one in there if {one, parts[one].gpu if one in parts else one} <= working]
+    named = list(there) if wanted.gpus else able
+    known = {one: parts[one] for one in named if one in parts}
+    try:
+        new = _grant(wanted, named, known, others, now, mig.waiting(where.run).gpus)
+        if not set(new.gpus) <= set(able):
+            raise NodeError(f"{grants.words(new.gpus)} cannot be given")
+    except NodeError as error:
+        raise NodeError("; ".join([str(error), *(one.words for one in seen.lasting)])) from None
+    return new
 
 
 def _grant(
@@ -343,5 +358,50 @@ class GpusOrder:
 def judge_gpus(document: GpusOrder, check: bool) -> Answer:
     seen = look(seconds=document.seconds)
     verdict = judge(seen, Expected(document.expected, document.model))
+    # what else keeps work away, as the node's own check of each minute has it
+    closed = health.look_at_node(gate.Places(), own=True, seen=seen).words
     found = {**seen.to_report(), "answering": verdict.answering, "broken": verdict.broken, "worse": verdict.worse}
-    return Answer(report={"gpus": found})
+    return Answer(report={"gpus": {**found, "closed": closed}})
+
+
+@dataclass(frozen=True)
+class BurnInOrder:
+    """Load a node's GPUs with a program. It takes no work meanwhile, nor afterwards unless it passes.
+
+    Refused where somebody holds a GPU there, was granted one, or has a job. A node that others have drained stays so.
+    """
+
+    #: The site's program; without one what DCGM or the CUDA toolkit brings.
+    command: Sequence[str]
+    #: For how long at most.
+    minutes: int
+    #: Who asks.
+    by: str
+    #: What Slurm calls the node; empty: it is in no queue.
+    node: str = ""
+
+
+@operation("burn_in", BurnInOrder)
+def burn_in(document: BurnInOrder, check: bool, places: gate.Places | None = None) -> Answer:
+    where, now = places or gate.Places(), int(time.time())
+    node = document.node if shutil.which("squeue") else ""  # one that joins has no queue yet
+    command = burning.choose_program(document.command)
+    granted = [one.user for one in grants.read(where.state, where.run)[0] if now < one.until]
+    held = {*gpu_users(FIRST_HUMAN_UID, where.proc), *(queue.on(queue.ask_jobs(), node) if node else granted)}
+    done = [f"burn in: {' '.join(command)}"]
+    if held:  # guard: nobody's work is burnt in
+        return Answer(problem=f"in use by {', '.join(sorted(held))}: gpuadmin drain, and wait until they have gone")
+    if check:
+        return Answer(done)
+    record = burning.Burning(command, document.by, now)
+    burning.keep(where.state, record)  # from here on no job's prolog and no grant lets anybody in
+    if node:
+        draining.bring(draining.Wanted([node], f"by {document.by}", mark=BURN_IN), check=False)
+    problem = burning.burn(command, document.minutes)
+    burning.keep(where.state, replace(record, ended=int(time.time()), problem=problem))
+    # Xids that the burn-in itself has brought are later than its beginning
+    found = health.look_at_node(where, own=True)
+    if node:  # one that others have drained stays as it is
+        draining.bring(draining.Wanted([node], resume=True, mark=BURN_IN), check=False)
+        draining.close(node, found)
+    return Answer(done, problem="; ".join(found.words) or None)

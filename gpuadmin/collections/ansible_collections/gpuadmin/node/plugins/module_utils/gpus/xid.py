@@ -30,6 +30,7 @@ WORSE = {
     94: "memory error that was contained",
     154: "the driver asked for a reset, or a reboot",  # with another one, which can be a program's
 }
+RESET = 154
 # of a GPU that is divided the instance follows its address; 154 also says that nothing is needed any more
 _LINE = re.compile(
     r"NVRM: Xid \(PCI:([0-9a-fA-F:.]{7,16})(?: GPU-C?I:[0-9]{1,4}){0,2}\): "

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from gpuadmin.common.records.hosts import Disk, Newest
+from gpuadmin.common.records.hosts import Newest
 
 from ..backups import backup_set
 from ..each import Failed, each
@@ -18,9 +18,8 @@ from ..errors import NodeError, in_words
 from ..gpus import gate, pci
 from ..images.observe import report_image
 from ..images.places import Places
-from ..limits import room
+from ..limits.room import disk
 from ..logins import occupants
-from ..mounts import NETWORK, Mount, nearest, parse_mountinfo, read_mountinfo
 from ..slurm.queue import closed, without_gpus
 from . import upgrades
 
@@ -72,28 +71,6 @@ def collect(
         else:
             (found["disks"] if name in disks else found)[name] = answer
     return {**found, "unknown": dict(sorted(unknown.items()))}
-
-
-def disk(path: str, mountinfo: str | None = None) -> Disk:
-    """Bytes and free bytes of the file system that a path is or would be on, and where that is mounted.
-
-    A file server may be away: what is on one is not asked. Raises NodeError.
-    """
-    mounts = parse_mountinfo(read_mountinfo() if mountinfo is None else mountinfo)
-    mount = _local(path, mounts)  # before a link is followed, which may ask the file server that it is on
-    real = os.path.realpath(path)
-    if real != path:  # guard: a link that leads to a file server is not asked
-        mount = _local(real, mounts)
-    whole, free = room.space(real, mount.point)
-    return Disk(path, mount.point, whole, free)
-
-
-def _local(path: str, mounts: list[Mount]) -> Mount:
-    mount = nearest(path, mounts)
-    # guard: a disk's path is asked of no file server -> mount is None
-    if mount is None or NETWORK.match(mount.fstype) or mount.fstype == "autofs":
-        raise NodeError(f"{path} is on no disk of this host ({mount.fstype if mount else 'nothing is mounted there'})")
-    return mount
 
 
 def newest_backup(directory: str) -> Newest | None:

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from gpuadmin.common.amounts import MOST_RESERVED, NONE, compute_amount
+from gpuadmin.common.records.hosts import Disk
 from gpuadmin.common.text import counted, size_words
 
 from .. import btrfs, qgroups
 from ..errors import NodeError, in_words
 from ..files import flocked, sync_filesystem
-from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
+from ..mounts import NETWORK, Mount, nearest, parse_mountinfo, read_mountinfo
 from ..paths import RUN, STATE
 from ..unit_status import Outcome, print_outcome
 from . import records
@@ -375,3 +376,25 @@ def _give_up(tree: Tree, rooms: Rooms, kept: Kept, check: bool) -> None:
                 os.rmdir(qgroups.desk(top))
         except OSError as error:
             kept.notes.append(f"{top}/{qgroups.DESK} is left: {error.strerror}")
+
+
+def disk(path: str, mountinfo: str | None = None) -> Disk:
+    """Bytes and free bytes of the file system that a path is or would be on, and where that is mounted.
+
+    A file server may be away: what is on one is not asked. Raises NodeError.
+    """
+    mounts = parse_mountinfo(read_mountinfo() if mountinfo is None else mountinfo)
+    mount = _local(path, mounts)  # before a link is followed, which may ask the file server that it is on
+    real = os.path.realpath(path)
+    if real != path:  # guard: a link that leads to a file server is not asked
+        mount = _local(real, mounts)
+    whole, free = space(real, mount.point)
+    return Disk(path, mount.point, whole, free)
+
+
+def _local(path: str, mounts: list[Mount]) -> Mount:
+    mount = nearest(path, mounts)
+    # guard: a disk's path is asked of no file server -> mount is None
+    if mount is None or NETWORK.match(mount.fstype) or mount.fstype == "autofs":
+        raise NodeError(f"{path} is on no disk of this host ({mount.fstype if mount else 'nothing is mounted there'})")
+    return mount

@@ -1,14 +1,17 @@
-"""Drains nodes of the queue, and lets them take jobs again."""
+"""Drains nodes of the queue, and lets them take jobs again; a node that is sick or full does so itself."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuadmin.common.waiting import FULL, PASSING, settled
+from gpuadmin.common.waiting import FOR_NOW, FULL, PASSING, SICK, settled
 
-from ..errors import NodeError
+from .. import health
+from ..errors import NodeError, in_words
 from ..fields import quoted
+from ..gpus.gate import Places
 from ..run import run
 from . import queue
 
@@ -54,3 +57,40 @@ def _differs(node: Mapping[str, str], wanted: Wanted, reason: str) -> bool:
     # a node that does not answer comes back by itself while the verb is at work
     keep = bool(wanted.mark)  # guard: a verb does not drain once more what somebody has drained -> False
     return not settled(node, reason, resume=wanted.resume, keep=keep)
+
+
+def close(node: str, found: health.Health) -> str:
+    """Have the queue send a node no job where it should take none, or jobs again. Returns why; empty: no reason."""
+    wanted = _wanted(node, found)
+    if wanted is None:
+        return ""
+    try:
+        for name in bring(wanted, check=False, only=[f"--nodes={node}"]) if node else ():
+            print(f"{name}: {wanted.reason or 'nothing is wrong any more'}")
+    except (NodeError, OSError) as error:  # a controller that is away is asked again in a minute
+        print(f"Error: {in_words(error)}")
+    return "" if wanted.resume else f"{wanted.mark} {wanted.reason}"
+
+
+def _wanted(node: str, found: health.Health) -> Wanted | None:
+    """What a node is to be; None: as it is."""
+    for mark, words in (
+        (SICK, [one.words for one in found.lasting]),  # guard: a sick node takes no job -> []
+        (FULL, list(found.full)),  # guard: a node whose disk is full takes no job -> []
+        (FOR_NOW, [one.words for one in found.sick if one.passes]),
+    ):
+        if words:
+            joined = (", " if mark == FULL else "; ").join(words)
+            text = "".join(letter if letter.isprintable() else " " for letter in joined)
+            return Wanted([node], text[: queue.LONGEST - len(mark) - 1], mark=mark)
+    # guard: a disk that is full again at once does not open and close a node each minute -> True
+    return Wanted([node], resume=True, mark=FULL) if found.room else None
+
+
+def main() -> int:
+    """What slurmd runs each minute. 0 in any case: its log has the errors."""
+    try:
+        close(os.environ.get("SLURMD_NODENAME", ""), health.look_at_node(Places(), own=True))
+    except (NodeError, OSError) as error:  # guard: a check that fails keeps no node from the queue
+        print(f"Error: {in_words(error)}")
+    return 0

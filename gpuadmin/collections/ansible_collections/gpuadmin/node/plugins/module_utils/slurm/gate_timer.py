@@ -1,9 +1,10 @@
-"""What the timer of the gate does each minute: GPUs are brought to grants, limits to jobs, and jobs' use is noted."""
+"""What the timer of the gate does each minute: grants, limits, jobs' use, and a look at a node without slurmd."""
 
 from __future__ import annotations
 
 import time
 
+from .. import health
 from ..gpus import reconcile
 from ..gpus.gate import Places
 from ..unit_status import print_outcome
@@ -17,5 +18,6 @@ def main(places: Places | None = None) -> int:
     job_use.look(where)
     told = owned.tell_terminals(where)
     limits = slice_limits.apply(where, time.time())
-    done = [*outcome.done, *told, *limits.done]
-    return print_outcome(done or ["nothing is to be done"], [*outcome.problems, *limits.problems])
+    sick = [f"takes no work: {one}" for one in health.look_at_node(where, health.MINUTE, own=True).words]
+    done = [*outcome.done, *told, *limits.done, *sick] or ["nothing is to be done"]
+    return print_outcome(done, [*outcome.problems, *limits.problems])

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuadmin.common.names import LOGIN
 from gpuadmin.common.text import language
-from gpuadmin.common.waiting import count_tasks, lost_gpus, why
+from gpuadmin.common.waiting import count_tasks, find_sick, why
 
 from . import exceptions, mail_choice, queue
 from .accounts import EXCEPTION
@@ -191,11 +191,11 @@ def had(one: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
 
 
 def lost(mine: Sequence[Mapping[str, Any]], closed: Mapping[str, str], words: Mapping[str, str]) -> list[str]:
-    """A line for each node that somebody has GPUs of and on which GPUs do not answer. ``closed``: node → why it takes
+    """A line for each node that somebody has GPUs of and on which something is broken. ``closed``: node → why it takes
     no jobs. ``words``: LOGIN's."""
     there = dict.fromkeys(node for one in mine if not one["waits"] for node in one["nodes"].split(","))
-    found = {node: lost_gpus(closed.get(node, "")) for node in there}
-    return [words["lost"].format(node, numbers) for node, numbers in found.items() if numbers]
+    found = {node: find_sick(closed.get(node, ""))[0] for node in there}
+    return [words["sick"].format(node, said) for node, said in found.items() if said]
 
 
 def gpus(number: int, words: Mapping[str, str]) -> str:

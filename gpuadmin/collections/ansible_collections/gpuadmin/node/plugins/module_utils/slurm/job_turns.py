@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpuadmin.common.turns import Turn
-from gpuadmin.common.waiting import lost_gpus
+from gpuadmin.common.waiting import find_sick
 
 from ..errors import NodeError
 from . import owned, queue
@@ -58,24 +58,32 @@ def leaving(jobs: Iterable[Mapping[str, Any]], now: float) -> list[Turn]:
 def lost(
     jobs: Iterable[Mapping[str, Any]], closed: Mapping[str, str], seen: dict[str, float], now: float
 ) -> list[Turn]:
-    """Whose GPU does not answer. ``closed``: node → why it takes no jobs. ``seen``: key → since when, kept."""
-    silent = {node: numbers.split(", ") for node, reason in closed.items() if (numbers := lost_gpus(reason))}
+    """Whose GPU, or node, is broken. ``closed``: node → why it takes no jobs. ``seen``: key → since when, kept."""
+    sick = {node: words for node, reason in closed.items() if (words := find_sick(reason))[0]}
     found = []
     for one in jobs:
-        for node in () if one["waits"] or not one["gpus"] else silent.keys() & set(one["nodes"].split(",")):
+        for node in () if one["waits"] or not one["gpus"] else sick.keys() & set(one["nodes"].split(",")):
             try:
                 mine = [str(number) for number in parse_node_share(queue.ask(queue.details(one["id"])), node).gpus]
             except NodeError:
                 mine = []
-            # guard: who has other GPUs of the node is not told that theirs is lost -> silent[node]
-            names = [number for number in silent[node] if not mine or number in mine]
-            key = f"lost {one['id']} {one['start']} {node} {' '.join(names)}"
+            said, gpus = sick[node]
+            # guard: who has other GPUs of the node is not told that theirs is lost
+            if mine and gpus and not set(mine) & set(gpus):
+                continue
+            key = f"lost {one['id']} {one['start']} {node} {said}"
             turn = Turn("lost", key, one["user"], one["id"].partition("_")[0], seen.get(key, now), one["gpus"], node,
-                        one["end"], _name(one["name"]), lost=", ".join(names))  # fmt: skip
-            found += [turn] if names else []
+                        one["end"], _name(one["name"]), lost=said)  # fmt: skip
+            found.append(turn)
     seen.clear()
     seen.update({one.key: one.at for one in found})
     return found
+
+
+def blame(turn: Turn, closed: Mapping[str, str]) -> Turn:
+    """The end of a job, with its node as the reason where that is broken."""
+    sick = any(find_sick(closed.get(node, ""))[0] for node in turn.nodes.split(","))
+    return replace(turn, whys=tuple(("sick" if sick and why == "failed" else why, n) for why, n in turn.whys))
 
 
 def ask_ended(*which: str) -> list[dict[str, str]]:

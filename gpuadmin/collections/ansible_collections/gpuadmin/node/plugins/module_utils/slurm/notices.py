@@ -37,7 +37,7 @@ from ..fields import valid_name
 from ..files import flocked, read_bytes, write_atomic
 from ..paths import RUN, STATE
 from . import mail_choice, queue
-from .job_turns import leaving, look_ended, lost, running
+from .job_turns import blame, leaving, look_ended, lost, running
 
 DIRECTORY = os.path.join(STATE, "slurm")
 SETTINGS, PEOPLE, LEDGER, SEEN = "mail.json", "people.json", "mails.jsonl", "noticed.json"
@@ -244,7 +244,9 @@ def main(directory: str = DIRECTORY, clock: Callable[[], float] = time.time, run
             jobs, closed = queue.ask_jobs(), queue.closed()
             moving = leaving(jobs, now)
             of = [
-                one for one in look_ended(max(state.get("ended", now), now - LONGEST), jobs) if one.at <= now - SETTLES
+                blame(one, closed)
+                for one in look_ended(max(state.get("ended", now), now - LONGEST), jobs)
+                if one.at <= now - SETTLES
             ]
             look = Run(directory, settings, state, now, jobs)
         except NodeError as error:

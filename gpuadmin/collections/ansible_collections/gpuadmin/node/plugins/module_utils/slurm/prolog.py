@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+from .. import health
 from ..errors import NodeError, in_words
 from ..files import flocked
-from ..gpus import device_files, gate, grants, look, reconcile
+from ..gpus import device_files, gate, grants, reconcile
 from ..gpus.gate import Places
 from ..gpus.grants import SOURCE, Grant
-from ..gpus.isolated_call import LOCK
-from . import divided, job_use, slice_limits
+from . import divided, draining, job_use, slice_limits
 
 #: Seconds that a job whose end nobody says is granted; the reconciler asks before they are over.
 UNKNOWN_END = 900
@@ -62,6 +62,10 @@ def read_prolog_job(environment: Mapping[str, str], now: float) -> Job:
 
 def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
     """Grant a job's GPUs to its person, and return what was done. Raises NodeError, which drains the node."""
+    # drained by us, with words, before slurmd does it: what passes by itself then ends that drain
+    node = health.look_at_node(places, health.BURST)
+    if node.words:  # guard: no job begins on a node that is sick or full
+        raise NodeError(f"job {job.id}: {job.node} takes no jobs: {draining.close(job.node, node)}")
     # before the locks: slurmctld may take its time
     share = slice_limits.ask(job.id, job.node, places.command)
     # seen after slurmctld was killed while a job ended: slurmd names none, and the job's own cgroup has them
@@ -71,7 +75,6 @@ def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
         raise NodeError(f"job {job.id}: Slurm does not say which GPUs of this node it has")
     if not job.gpus:
         return []
-    lost = look.find_lost(look.Places(places.root, lock=os.path.join(places.root, LOCK.lstrip("/"))))
     with ExitStack() as stack:
         # guard: a job is given no GPU that is being divided or granted
         stack.enter_context(flocked(reconcile.adding_path(places)))
@@ -88,9 +91,6 @@ def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
         there = device_files.gpus(settings, places.root)
         fetched = divided.listed(job.node, places.root)
         names = [_name(number, there, fetched, job) for number in job.gpus]
-        silent = [one for one in names if one not in lost.answering] if lost and lost.numbers else []
-        if silent:  # guard: nobody is given a GPU that the driver has lost
-            raise NodeError(f"job {job.id}: {grants.words(silent)} does not answer: gpuadmin list-gpus")
         found, problems = grants.read(places.state, places.run)
         if problems:  # guard: where a grant cannot be read no job has a GPU
             raise NodeError(problems[0])
@@ -133,6 +133,9 @@ def end(job: Job, places: Places) -> list[str]:
     with flocked(reconcile.lock_path(places)):  # guard: a job's GPUs are closed while nobody else changes grants
         problems = grants.delete([job.grant], places.state, places.run)
         outcome = reconcile.under_lock(places, time.time(), whole=False)
+    # what has broken under this job keeps the next one away at once
+    if (seen := health.look_at_node(places, health.JUST_NOW)).words:
+        draining.close(job.node, seen)
     if problems or outcome.problems:  # guard: where a job's GPUs could not be closed no other job starts
         raise NodeError("; ".join([*problems, *outcome.problems]))
     return [*outcome.done, *_raise(places, time.time())]

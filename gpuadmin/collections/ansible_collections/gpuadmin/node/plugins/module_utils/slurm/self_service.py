@@ -14,12 +14,12 @@ from functools import partial
 
 from gpuadmin.common.records.gpus import SelfService
 
-from .. import peercred_service
+from .. import health, peercred_service
 from ..accounts.desired import load, subordinate
 from ..errors import NodeError
 from ..fields import FIRST_HUMAN_UID
 from ..files import flocked
-from ..gpus import device_files, gate, grants, look, mig, reconcile, windows
+from ..gpus import device_files, gate, grants, mig, reconcile, windows
 from ..gpus.gate import Places
 from ..gpus.grants import Grant
 from ..logins.occupants import holders
@@ -42,12 +42,10 @@ def look_at_gpus(places: Places, found: list[Grant], settings: gate.Settings, no
     parts = [one for one in mig.read(places.run) if one.uuid in there]
     away = {*mig.waiting(places.run).gpus, *(one.gpu for one in parts), *(one.uuid for one in parts)}
     whole = {name: paths for name, paths in there.items() if name not in away}
-    answering = set(whole)
-    if settings.gpus is None:
-        lost = look.find_lost(look.Places(places.root))
-        if lost is None:  # guard: a GPU of which the driver says nothing is granted to nobody
-            raise RefusedError("silent-driver")
-        answering = set(lost.answering)
+    seen = health.look_at_node(places, health.BURST)
+    if seen.answering is None:  # guard: a GPU of which the driver says nothing is granted to nobody
+        raise RefusedError("silent-driver")
+    working = seen.working(whole, settings)
     wanted = re.compile("|".join(re.escape(path) for paths in whole.values() for path in paths) or r"(?!)")
     held = {path: user for user, paths in holders(wanted, FIRST_HUMAN_UID, places.proc).items() for path in paths}
     granted = {gpu: one for one in found if now < one.until for gpu in one.gpus}
@@ -56,7 +54,7 @@ def look_at_gpus(places: Places, found: list[Grant], settings: gate.Settings, no
         user = next((held[path] for path in paths if path in held), None)
         if name in granted:  # guard: what somebody was granted is not taken
             states[name] = "granted", granted[name].user, granted[name].until
-        elif name not in answering:  # guard: a GPU that the driver has lost is granted to nobody
+        elif name not in working:  # guard: a GPU that is sick, or that the driver has lost, is granted to nobody
             states[name] = "lost", "-", 0
         elif user is not None:  # guard: a GPU that somebody's program has open is granted to nobody
             states[name] = "held", user, 0

@@ -200,7 +200,7 @@ LOGIN = {
         "none": "You have no GPU.",
         "ask": "`gpu get` asks for one, `gpu list` shows who has them.",
         "more": "`gpu release` gives back what you no longer need.",
-        "lost": "{0}: GPU {1}: does not answer. If it is yours, give it back (`gpu release`) and ask again.",
+        "sick": "{0} is faulty: {1}. Unless another GPU is named, give yours back (`gpu release`) and ask again.",
         "ended": "Job {0} ended at {1}: {2}.",
         "why": "`gpu why` says more.",
         "away": "The queue does not answer now: whoever has a GPU keeps it, and nobody gets a new one.",
@@ -215,7 +215,7 @@ LOGIN = {
         "none": "받은 GPU가 없습니다.",
         "ask": "`gpu get`으로 요청하고, `gpu list`로 현재 사용 현황을 볼 수 있습니다.",
         "more": "다 쓴 GPU는 `gpu release`로 반납해 주세요.",
-        "lost": "{0}: GPU {1}: 응답하지 않습니다. 받은 GPU라면 반납하고(`gpu release`) 다시 요청하세요.",
+        "sick": "{0}: 노드에 이상이 있습니다({1}). 다른 GPU의 문제가 아니라면 반납하고(`gpu release`) 다시 요청하세요.",
         "ended": "작업 {0}: {1}에 끝났습니다({2}).",
         "why": "자세한 내용은 `gpu why`로 확인하세요.",
         "away": "대기열이 응답하지 않습니다. 받은 GPU는 계속 쓸 수 있지만 지금은 새로 받을 수 없습니다.",
@@ -353,7 +353,7 @@ HERE: dict[str, dict[str, str]] = {
         "released-soon": "The GPUs are given back within a minute.",
         "nothing": "You have taken no GPU here. What an admin has granted you ends by itself.",
         "none-free": "GPUs of this node that are free now: {0}. Others: granted to somebody: {1}, used by somebody's "
-        "program: {2}, not answering: {3}. `gpu list` shows them; try another node, or later.",
+        "program: {2}, faulty or not answering: {3}. `gpu list` shows them; try another node, or later.",
         "too-many": "One person may take {0} of this node's GPUs at a time: `gpu release` gives yours back. "
         "If you need more, ask your admins.",
         "too-long": "You may take a GPU for {0} h at most: --hours {0}.",
@@ -367,7 +367,7 @@ HERE: dict[str, dict[str, str]] = {
         "is-free": "GPU {0}: free",
         "is-granted": "GPU {0}: {1} until {2}",
         "is-held": "GPU {0}: a program of {1} has it open",
-        "is-lost": "GPU {0}: does not answer",
+        "is-lost": "GPU {0}: faulty, or does not answer",
     },
     "ko": {
         **_ANY["ko"],
@@ -377,7 +377,7 @@ HERE: dict[str, dict[str, str]] = {
         "released-soon": "GPU는 1분 안에 반납됩니다.",
         "nothing": "여기서 직접 받은 GPU가 없습니다. 관리자가 준 GPU는 정해진 시각에 끝납니다.",
         "none-free": "지금 이 노드에서 비어 있는 GPU: {0}개. 다른 사람에게 배정: {1}개, 프로그램이 사용 중: {2}개, "
-        "응답하지 않음: {3}개. `gpu list`로 확인하고 다른 노드를 쓰거나 나중에 다시 시도하세요.",
+        "이상이 있거나 응답하지 않음: {3}개. `gpu list`로 확인하고 다른 노드를 쓰거나 나중에 다시 시도하세요.",
         "too-many": "한 사람이 이 노드에서 동시에 {0}개까지 쓸 수 있습니다. 반납: `gpu release`. "
         "더 필요하면 관리자에게 요청하세요.",
         "too-long": "한 번에 최대 {0}시간입니다: --hours {0}",
@@ -391,7 +391,7 @@ HERE: dict[str, dict[str, str]] = {
         "is-free": "GPU {0}: 비어 있음",
         "is-granted": "GPU {0}: {1}, {2}까지",
         "is-held": "GPU {0}: {1}의 프로그램이 사용 중",
-        "is-lost": "GPU {0}: 응답하지 않음",
+        "is-lost": "GPU {0}: 이상이 있거나 응답하지 않음",
     },
 }
 

@@ -1,0 +1,80 @@
+"""Burn-in: a program that loads a node's GPUs. Nobody computes there meanwhile, nor afterwards until one passes."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from .. import background
+from ..documents import parse_settings
+from ..errors import NodeError
+from ..files import read_bytes, write_atomic
+from ..run import program
+
+RECORD = "burn-in.json"  # in the node's state
+#: What brings one, the first that is there: NVIDIA's DCGM, and the CUDA toolkit.
+PROGRAMS = (
+    ("/usr/bin/dcgmi", "diag", "-r", "3"),
+    ("/usr/local/cuda/extras/demo_suite/bandwidthTest", "--device=all"),
+)
+
+
+@dataclass(frozen=True)
+class Burning:
+    """``begun``, ``ended``: seconds since 1970. ``by``: who asked. ``problem``: why it has not passed."""
+
+    command: Sequence[str]
+    by: str
+    begun: int
+    ended: int = 0
+    problem: str = "it has not ended"
+
+
+def read(state: str) -> Burning | None:
+    """The last burn-in of a node. One that cannot be read has not passed."""
+    path = os.path.join(state, RECORD)
+    try:
+        data = read_bytes(path)
+        return None if data is None else parse_settings(Burning, json.loads(data), path)
+    except (NodeError, ValueError) as error:
+        return Burning((), "", 0, problem=f"{path} is damaged: {error}")
+
+
+def problems(state: str) -> Iterator[str]:
+    """Why a node takes no work because of its burn-in."""
+    last = read(state)
+    # guard: a node takes no work while its burn-in runs, nor after one that failed -> None
+    if last is not None and last.problem:
+        yield f"burn-in of {time.strftime('%Y-%m-%d %H:%M', time.localtime(last.begun))}: {last.problem}"
+
+
+def settled(state: str) -> float:
+    """Up to which second of this boot a burn-in that passed has proved mended what Xids say."""
+    last = read(state)
+    return last.begun - (time.time() - time.monotonic()) if last is not None and not last.problem else 0.0
+
+
+def choose_program(wanted: Sequence[str]) -> Sequence[str]:
+    """The site's program, or the first that is there. Raises NodeError."""
+    found = wanted or next((one for one in PROGRAMS if os.access(one[0], os.X_OK)), ())
+    if not found:
+        raise NodeError("no program for a burn-in is here (dcgmi, CUDA's demo_suite): name one in gpus.health.burn_in")
+    return found
+
+
+def keep(state: str, record: Burning) -> None:
+    write_atomic(os.path.join(state, RECORD), json.dumps(asdict(record), indent=1).encode(), mode=0o644)
+
+
+def burn(command: Sequence[str], minutes: int) -> str:
+    """Run the program in a unit of its own. Returns why it failed; empty: it passed."""
+    limit = f"RuntimeMaxSec={minutes * 60}"
+    try:
+        done = background.perform("gpu-burn-in", program, {"command": list(command)}, properties=(limit,))
+    except NodeError as error:  # such as: it took too long
+        return str(error)[:400]
+    lines = [line.strip() for line in str(done["output"]).splitlines() if line.strip()]
+    return "" if done["status"] == 0 else f"{' '.join(lines[-2:])[-400:] or 'no word'} (status {done['status']})"
