@@ -39,6 +39,13 @@ class Runs(Model):
     """The record of past runs."""
 
     keep: Annotated[int, Field(ge=1, le=100000, description="How many runs are kept in runs/.")] = 200
+    shared: Annotated[
+        bool | None,
+        Field(
+            description="Whether runs from all machines have one lock and one history, on the storage host. Without it: "
+            "where `admins` names more than one."
+        ),
+    ] = None
 
 
 class Settings(Model):
