@@ -40,7 +40,8 @@ _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 
 def is_shared(settings: Settings) -> bool:
     """Whether a site's lock and records are the same for all machines."""
-    return len(settings.admins or ()) > 1 if settings.runs.shared is None else settings.runs.shared
+    several = len(settings.admins or ()) > 1 or settings.timers is not None
+    return several if settings.runs.shared is None else settings.runs.shared
 
 
 def find_keeper(site: Site) -> Host | None:
