@@ -163,7 +163,7 @@ GOOD: dict[str, Any] = {
     "status": {
         "unknown": {"gpus": "no bus"}, "disks": {"homes": {"path": "/x", "mount": "/", "bytes": 9, "free": 3}},
         "people": ["minji"], "gpu_people": None, "gpus": ["0000:01:00.0 nvidia"], "gpu_gate": ["ssh.service: open"],
-        "queue": {"gpu1": "new image"},
+        "queue": {"gpu1": "new image"}, "timers": {"idle": "2026-12-21T01:02:03+00:00 failed"},
         "image": {"running": "a", "current": "b", "trial": "", "image": None, "last": LAST, "drift": ["x"]},
         "backup": {"name": "x", "created": "2026-12-21T01:02:03Z", "homes": 2, "verified": 1, "problems": 0,
                    "copies": {"backup1": "2026-12-21T01:02:03Z"}, "uncopied": {"backup1": ["jiho"]}},
