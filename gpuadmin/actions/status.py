@@ -83,10 +83,8 @@ def _state(found: HostResult | None) -> str:
 def _parts(answer: Mapping[str, Any] | None, node: bool) -> dict[str, Any]:
     """The parts of one host's answer; of a node also those that it could not say, as None."""
     answer = answer or {}
-    keys = ("people", "gpu_people", "gpus", "gpu_gate", "image") if node else ()
-    return {key: answer.get(key) for key in (*keys, "disks", "backup", "timers")} | {
-        "unknown": dict(answer.get("unknown") or {})
-    }
+    keys = ("disks", "backup", "timers", *(("people", "gpu_people", "gpus", "gpu_gate", "image") if node else ()))
+    return {key: answer.get(key) for key in keys} | {"unknown": dict(answer.get("unknown") or {})}
 
 
 def _without_unmounted(entry: dict[str, Any], settings: Settings) -> dict[str, Any]:

@@ -51,9 +51,9 @@ def test_two_machines_change_one_site(cluster: Cluster) -> None:
             ]
 
             # a storage host that is stopped in the middle of all: asked, and refused without a terminal
-            cluster.admin("storage1", "mv /var/lib/gpuadmin/lib /var/lib/gpuadmin/lib.away; "
-                          "mkdir -p /var/lib/gpuadmin/lib/gpuadmin_node; "
-                          "echo 'import time; time.sleep(600)' > /var/lib/gpuadmin/lib/gpuadmin_node/cli.py")  # fmt: skip
+            hanging = "echo 'import time; time.sleep(600)' > /var/lib/gpuadmin/lib/gpuadmin_node/cli.py"
+            aside = "mv /var/lib/gpuadmin/lib /var/lib/gpuadmin/lib.away"
+            cluster.admin("storage1", f"{aside}; mkdir -p /var/lib/gpuadmin/lib/gpuadmin_node; {hanging}")
             try:
                 begun = time.monotonic()
                 hangs = other.start("sync-users", "--yes")
@@ -62,6 +62,8 @@ def test_two_machines_change_one_site(cluster: Cluster) -> None:
                 assert hangs.returncode == 5
                 assert time.monotonic() - begun < 60
             finally:
-                cluster.admin("storage1", "rm -r /var/lib/gpuadmin/lib; mv /var/lib/gpuadmin/lib.away /var/lib/gpuadmin/lib")
+                cluster.admin(
+                    "storage1", "rm -r /var/lib/gpuadmin/lib; mv /var/lib/gpuadmin/lib.away /var/lib/gpuadmin/lib"
+                )
         finally:
             other.end_commands()
