@@ -7,6 +7,9 @@ import time
 import pytest
 
 from tests.support.lab_cluster import Cluster
+from tests.support.monitored import asked, watched, within
+
+__all__ = ["watched"]
 
 pytestmark = pytest.mark.lab
 
@@ -67,3 +70,52 @@ def test_two_machines_change_one_site(cluster: Cluster) -> None:
                 )
         finally:
             other.end_commands()
+
+
+#: In place of gpuadmin on the monitor host: what it was called with, and by whom; it ends as it is told.
+PROGRAM = """#!/bin/sh
+echo "$(id -un) $HOME $*" >> /var/lib/gpuadmin-timers/calls
+[ "$1" = runs ] || exit $(cat /var/lib/gpuadmin-timers/code)
+"""
+PLACE = "/opt/gpuadmin/bin/gpuadmin"
+TIMERS = "\ntimers: {verbs: [drift, idle]}\nruns: {shared: false}\n"
+
+
+@pytest.mark.story("provision", "status")
+def test_the_monitor_host_acts_by_itself(watched: Cluster) -> None:
+    host = "storage1"
+    with watched.settings(lambda text: f"{text}{TIMERS}"):
+        watched.gpuadmin("provision", "--yes", "--limit", host)
+        again = watched.gpuadmin("provision", "--yes", "--limit", host)
+        assert not [one for one in again["hosts"][host]["changed"] if "timer" in one]
+        listed = watched.admin(host, "systemctl list-timers --all --no-legend 'gpuadmin-timer-*'")
+        assert listed.count("gpuadmin-timer-") == 4, "a timer and its service in each line"
+        place = "/var/lib/gpuadmin-timers"
+        watched.admin(host, "mkdir -p /opt/gpuadmin/bin")
+        watched.admin(host, f"cat > {PLACE} <<'END'\n{PROGRAM}END\nchmod 755 {PLACE}")
+        watched.admin(
+            host, f"install -d -o gpuadmin-timers -m 700 {place}; echo 0 > {place}/code; chmod 644 {place}/code"
+        )
+
+        # its day has come: systemd starts it, as the account, with the site that is there
+        watched.admin(host, "systemctl start gpuadmin-timer-idle.service")
+        calls = watched.admin(host, f"cat {place}/calls").splitlines()
+        assert calls[0] == f"gpuadmin-timers {place} idle --act --yes --site {place}/site"
+        assert calls[1].startswith(f"gpuadmin-timers {place} runs ")
+
+        # one that finds that hosts differ did not succeed, and is not tried again at once
+        watched.admin(host, f"echo 6 > {place}/code; systemctl start gpuadmin-timer-drift.service || true")
+        assert watched.admin(host, "systemctl is-failed gpuadmin-timer-drift.service").strip() == "failed"
+        timers = watched.gpuadmin("status")["result"]["hosts"][host]["timers"]
+        assert set(timers) == {"drift", "idle"}
+        assert timers["drift"].endswith(" failed")
+        assert not timers["idle"].endswith("failed")
+
+        def alerts() -> list[str]:
+            return [str(one["timer"]) for one in asked(watched, 'ALERTS{alertname="TimerFailed"}')]
+
+        within(120, lambda: alerts() == ["drift"])
+
+    # a site that does not name them has them no more
+    watched.gpuadmin("provision", "--yes", "--limit", host)
+    assert not watched.admin(host, "systemctl list-timers --all --no-legend 'gpuadmin-timer-*'").strip()

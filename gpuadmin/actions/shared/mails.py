@@ -79,15 +79,15 @@ class Post:
     def of(
         cls, session: Session, options: MailOptions, pages: Mapping[str, Sequence[Attachment]] | None = None
     ) -> Post:
-        """Raises ConfigError if the site says nothing about mail, or not enough; RefusedError where only the monitor host's
-        ledger knows who was mailed. `pages`: what mails carry, by template."""
+        """Raises ConfigError if the site says nothing about mail, or not enough; RefusedError where the monitor host
+        alone knows who was mailed. `pages`: what mails carry, by template."""
         site = session.site
         timers = site.settings.timers
         # guard: nobody is mailed from two machines
         if timers and session.verb in timers.verbs and not session.check and not who().startswith("gpuadmin-timers@"):
             raise RefusedError(
                 f"{session.verb} is the monitor host's (`timers`): who was mailed is known there alone",
-                hint=f"--check looks; to run it now, on the monitor host: systemctl start gpuadmin-timer-{session.verb}",
+                hint=f"--check looks; to run it now: systemctl start gpuadmin-timer-{session.verb} on the monitor host",
             )
         mail = site.settings.mail
         carried = {"welcome": guide_pages(site)} if mail is not None and mail.attach_guide else {}
