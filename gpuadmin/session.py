@@ -415,10 +415,11 @@ def _locked_everywhere(session: Session, stack: ExitStack) -> SiteHistory | None
         history.exchange()
     except UnreachableError as error:
         words = f"the site's lock cannot be taken: {error.message}"
+        # guard: a host that has no such lock yet can be provisioned -> True
         if NOT_YET not in words:
             # guard: nobody goes on without the site's lock by mistake
             _agree(session, words, "Does nobody else change the site now? Go on without its lock?", _WITHOUT)
-        else:  # guard: a host that has no such lock yet can be provisioned
+        else:
             echo(f"Note: {words}. Runs from other machines are not kept away meanwhile.", err=True)
         return None
     if last and not last.get("ended"):

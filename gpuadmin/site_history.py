@@ -77,8 +77,8 @@ class SiteHistory:
 
     def ask(self, do: str, **asked: Any) -> Mapping[str, Any]:
         """Send a request and return its answer. Raises UnreachableError, and GpuadminError for a problem over there."""
-        late = threading.Timer(SECONDS, self._ssh.kill)  # guard: a storage host that hangs is not waited for
-        late.start()
+        late = threading.Timer(SECONDS, self._ssh.kill)
+        late.start()  # guard: a storage host that hangs is not waited for
         try:
             assert self._ssh.stdin is not None
             assert self._ssh.stdout is not None
@@ -213,8 +213,8 @@ def behind(site: Site, last: Mapping[str, Any]) -> str | None:
 
 
 def commit_here(site: Site) -> str | None:
-    """The commit of the site's repository that is checked out; None where there is none."""
-    return _git(site, "rev-parse", "--verify", "HEAD")
+    """The last commit here that has to do with the site; None where no repository has its files."""
+    return _git(site, "log", "-1", "--format=%H", "--", ".") or None
 
 
 def _git(site: Site, *words: str) -> str | None:

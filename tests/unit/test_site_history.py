@@ -24,8 +24,6 @@ from gpuadmin.site_history import SiteHistory, behind, commit_here, declared_acc
 from tests.support.node_code import write_out
 from tests.support.sites import make_site, public_key
 
-pytestmark = pytest.mark.holds("one machine at a time changes a site")
-
 PLAN: dict[str, Any] = {"title": "Add minji", "steps": [], "warnings": [], "destroys": False}
 ADMINS = [{"name": name, "uid": uid, "keys": [public_key(name)]} for name, uid in (("kim", 700), ("lee", 701))]
 
@@ -87,6 +85,7 @@ def test_only_several_admins_share_a_lock(tmp_path: Path, settings: Mapping[str,
     assert (find_keeper(load_site(str(make_site(tmp_path, settings=settings)))) is not None) is kept
 
 
+@pytest.mark.holds("one machine at a time changes a site")
 def test_the_second_machine_is_told_who_holds_the_lock(sites: tuple[Site, Site], held: SiteHistory) -> None:
     with pytest.raises(RefusedError) as caught, opened("add-user", Options(site=str(sites[1].directory))):
         pytest.fail("two change the site")
@@ -112,6 +111,7 @@ def test_a_controller_that_was_killed_leaves_no_lock_and_is_named(
     assert "cut off" not in capsys.readouterr().err, "this one ended"
 
 
+@pytest.mark.holds("a run whose lock another machine has begins nothing more")
 def test_a_run_whose_lock_another_machine_has_begins_nothing_more(sites: tuple[Site, Site]) -> None:
     with opened("add-user", Options(site=str(sites[0].directory))) as run:
         assert run.history is not None
@@ -127,6 +127,7 @@ def test_a_run_whose_lock_another_machine_has_begins_nothing_more(sites: tuple[S
             connect(sites[1]).take("sync-users")
 
 
+@pytest.mark.holds("nobody goes on without the site's lock by mistake", "a storage host that hangs is not waited for")
 @pytest.mark.parametrize(
     ("command", "why"),
     [
@@ -164,6 +165,7 @@ def test_a_storage_host_that_is_away_or_hangs_is_asked_about(
         pass  # it brings a host as far as that it can be asked
 
 
+@pytest.mark.holds("a host that has no such lock yet can be provisioned")
 def test_a_host_without_such_code_can_be_provisioned(
     sites: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,6 +196,7 @@ def test_records_are_read_on_every_machine(
     assert json.loads(shown[shown.index("{\n") :])["result"]["run"]["account"] == "kim"
 
 
+@pytest.mark.holds("a record of this machine is not replaced")
 def test_a_record_of_this_machine_is_never_replaced(sites: tuple[Site, Site]) -> None:
     mine = record(sites[0])
     records.receive(sites[0].runs, mine, {"run.json": "{}", "dismissed.json": '{"who": "x", "at": "y"}'})
@@ -203,6 +206,7 @@ def test_a_record_of_this_machine_is_never_replaced(sites: tuple[Site, Site]) ->
     assert sorted(path.name for path in sites[1].runs.rglob("*")) == [mine, "copy", "run.json"]
 
 
+@pytest.mark.holds("what a machine calls a record is no path", "what another machine calls a record is no path")
 @pytest.mark.parametrize("identity", ["../../etc", "20260101T000000-x-0000/..", "", "status"])
 def test_what_another_machine_calls_a_record_is_no_path(
     sites: tuple[Site, Site], held: SiteHistory, identity: str
@@ -214,6 +218,7 @@ def test_what_another_machine_calls_a_record_is_no_path(
         records.receive(sites[0].runs, identity, {"run.json": "{}"})
 
 
+@pytest.mark.holds("a record that is odd does not keep the lock from anybody")
 @pytest.mark.parametrize(
     "answer", [{}, {"records": []}, {"records": {"20260101T000000-x-0000": 7}}, {"records": {"../x": ["run.json"]}}]
 )
@@ -227,6 +232,7 @@ def test_an_odd_history_keeps_the_lock_from_nobody(
     assert list_runs(sites[1].runs) == []
 
 
+@pytest.mark.holds("only who holds the lock says who has it")
 def test_only_who_holds_the_lock_says_who_has_it(sites: tuple[Site, Site], held: SiteHistory) -> None:
     other = connect(sites[1])
     with pytest.raises(GpuadminError, match="the lock is not held"):
@@ -236,6 +242,7 @@ def test_only_who_holds_the_lock_says_who_has_it(sites: tuple[Site, Site], held:
     other.close()
 
 
+@pytest.mark.holds("a record has no other files than these")
 def test_no_more_records_are_kept_than_the_site_says(sites: tuple[Site, Site], tmp_path: Path) -> None:
     held = connect(sites[0])
     for second in range(5):
@@ -245,6 +252,7 @@ def test_no_more_records_are_kept_than_the_site_says(sites: tuple[Site, Site], t
     assert kept == ["run.json", "run.json"]
 
 
+@pytest.mark.holds("the lock of a machine that died is explained")
 def test_the_lock_of_a_machine_that_died_is_explained() -> None:
     begun = {"since": "2026-11-03T01:00:00+00:00", "pid": 7}
     holder = {"who": "kim@laptop", "account": "kim2", "verb": "provision", **begun}
@@ -262,13 +270,21 @@ def git(site: Site, *words: str) -> None:
     subprocess.run(["git", "-C", site.directory, *identity, *words], check=True, capture_output=True)
 
 
+@pytest.mark.holds(
+    "files that are behind another machine's are not brought to hosts",
+    "what another machine wrote is no option of git's",
+)
 def test_a_machine_whose_files_are_behind_is_told_before_it_changes_anything(sites: tuple[Site, Site]) -> None:
     first, second = sites
     git(first, "init", "-q")
-    git(first, "commit", "-q", "--allow-empty", "-m", "1")
+    git(first, "add", ".")
+    git(first, "commit", "-q", "-m", "1")
     git(second, "init", "-q")
-    git(second, "pull", "-q", str(first.directory))
-    git(first, "commit", "-q", "--allow-empty", "-m", "2")
+    assert commit_here(second) is None
+    git(second, "fetch", "-q", str(first.directory))
+    git(second, "reset", "-q", "--hard", "FETCH_HEAD")
+    (first.directory / "users.yml").write_text("users: []\n# newer\n")
+    git(first, "commit", "-q", "-a", "-m", "2")
     with opened("add-user", Options(site=str(first.directory))):
         pass
     for _ in range(2):  # whoever was refused is not the last run
@@ -278,7 +294,8 @@ def test_a_machine_whose_files_are_behind_is_told_before_it_changes_anything(sit
         ):
             pytest.fail("older files were brought to hosts")
     git(second, "pull", "-q", str(first.directory))
-    git(second, "commit", "-q", "--allow-empty", "-m", "3")
+    (second.directory / "users.yml").write_text("users: []\n# newest\n")
+    git(second, "commit", "-q", "-a", "-m", "3")
     with opened("add-user", Options(site=str(second.directory))):
         pass
     assert behind(second, {"commit": "--output=/etc/passwd"}) is None
@@ -314,6 +331,30 @@ def test_a_table_of_ten_thousand_runs_is_there_in_a_second(tmp_path: Path, capsy
     shown = capsys.readouterr()
     assert shown.out.count("add-user") == 100
     assert "gpuadmin runs --all" in shown.err
+
+
+@pytest.mark.holds("a record that stays here for now ends no run")
+def test_a_record_that_cannot_be_sent_ends_no_run(sites: tuple[Site, Site], capsys: pytest.CaptureFixture[str]) -> None:
+    with opened("add-user", Options(site=str(sites[0].directory))) as run:
+        assert run.history is not None
+        run.begun()
+        run.history._ssh.kill()
+        run.history._ssh.wait()
+        other = connect(sites[1])
+        other.take("sync-users")
+        run.settle(0, {})
+        other.close()
+    assert "The next run sends the record of this one." in capsys.readouterr().err
+
+
+@pytest.mark.holds("a request has an end")
+def test_a_request_that_was_cut_is_none(tmp_path: Path) -> None:
+    code = write_out(tmp_path / "lib") / "cli.py"
+    done = subprocess.run(
+        [sys.executable, "-IB", code, "site-history"], input=b'{"do": "list", "newest": 1}', capture_output=True,
+        env={"HOME": str(tmp_path)}, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, b"")
 
 
 def test_interrupts_are_the_run_s_and_not_the_lock_s(held: SiteHistory) -> None:
