@@ -34,7 +34,7 @@ def test_two_machines_change_one_site(cluster: Cluster) -> None:
             # killed in the middle: no lock is left, and the next one is told
             first.send_signal(signal.SIGKILL)
             first.communicate(timeout=300)
-            time.sleep(3)
+            time.sleep(3)  # sshd notices that it is gone
             second = other.start("sync-users", "--yes")
             out, err = second.communicate(timeout=600)
             assert second.returncode == 0, out + err
