@@ -83,7 +83,8 @@ def no_timer(function: Callable[..., Any]) -> Callable[..., Any]:
             )
 
     names = ("--install-timer", "--remove-timer")
-    return click.option(*names, is_flag=True, hidden=True, expose_value=False, callback=refuse)(function)
+    words = "Says where timers are now."
+    return click.option(*names, is_flag=True, hidden=True, expose_value=False, callback=refuse, help=words)(function)
 
 
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:

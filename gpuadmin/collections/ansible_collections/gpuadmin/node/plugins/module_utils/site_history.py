@@ -21,7 +21,7 @@ from .run import run_command
 
 LARGEST = 64 * 1024 * 1024  # bytes of a request
 LARGEST_FILE = 16 * 1024 * 1024  # bytes of one file of a record
-IDENTITY = re.compile(r"[0-9]{8}T[0-9]{6}-[a-z-]{1,60}-[0-9a-f]{4}")
+IDENTITY = re.compile(r"[0-9T]{15}-[a-z-]{1,60}-[0-9a-f]{4}")
 NAMES = ("run.json", "log.txt", "result.json", "dismissed.json")
 _HEARD = re.compile(r"\blastrcv:([0-9]+)")
 
