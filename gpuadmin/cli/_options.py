@@ -78,8 +78,8 @@ def no_timer(function: Callable[..., Any]) -> Callable[..., Any]:
     def refuse(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         if value:
             raise click.UsageError(
-                "timers are the monitor host's now: `timers` in gpuadmin.yml, then gpuadmin provision. An old one of this "
-                "machine ends by: systemctl --user disable --now gpuadmin-*.timer (gpuadmin hand-over names it)"
+                "timers are the monitor host's now: `timers` in gpuadmin.yml, then gpuadmin provision. "
+                "Where this machine has an old one, gpuadmin hand-over names it, and how it ends."
             )
 
     names = ("--install-timer", "--remove-timer")

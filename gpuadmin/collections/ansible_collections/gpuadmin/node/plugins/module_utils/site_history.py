@@ -15,7 +15,7 @@ import sys
 from typing import Any, Optional
 
 from .bounded import read_small
-from .errors import NodeError
+from .errors import NodeError, in_words
 from .files import open_lock, write_atomic
 from .run import run_command
 
@@ -124,7 +124,9 @@ def main() -> int:
     while (line := sys.stdin.buffer.readline(LARGEST + 1)).endswith(b"\n"):  # guard: a request has an end -> True
         try:
             answer = history.answer(json.loads(line))
-        except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, NodeError) as error:
-            answer = {"problem": f"{type(error).__name__}: {error}"[:300]}
+        except OSError as error:
+            answer = {"problem": in_words(error)}
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, NodeError) as wrong:
+            answer = {"problem": f"{type(wrong).__name__}: {wrong}"[:300]}
         print(json.dumps({"gpuadmin": answer}), flush=True)
     return 0
