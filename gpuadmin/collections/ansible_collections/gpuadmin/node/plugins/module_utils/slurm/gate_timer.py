@@ -6,7 +6,7 @@ import time
 
 from ..gpus import reconcile
 from ..gpus.gate import Places
-from ..unit_status import said
+from ..unit_status import print_outcome
 from . import job_use, slice_limits
 
 
@@ -16,4 +16,6 @@ def main(places: Places | None = None) -> int:
     outcome = reconcile.reconcile(where)
     job_use.look(where)
     limits = slice_limits.apply(where, time.time())
-    return said([*outcome.done, *limits.done] or ["nothing is to be done"], [*outcome.problems, *limits.problems])
+    return print_outcome(
+        [*outcome.done, *limits.done] or ["nothing is to be done"], [*outcome.problems, *limits.problems]
+    )

@@ -42,8 +42,8 @@ from .gpu_words import (
     estimate,
     had,
     parse,
+    print_answer,
     print_table,
-    said,
     spoken,
     waiting,
 )  # fmt: skip
@@ -207,14 +207,14 @@ def extend(asked: Asked) -> int:
     if len(running) > 1:  # guard: it is not guessed which job somebody means
         print(sentences["which"].format(" ".join(running)), file=sys.stderr)
         return 2
-    return said(ask(f"extend {running[0]} {asked.hours or 1}"), sentences)
+    return print_answer(ask(f"extend {running[0]} {asked.hours or 1}"), sentences)
 
 
 def mail(asked: Asked) -> int:
     """Whether mails come about one's jobs, and in which language; or how they are to."""
     sentences = ASKED[asked.language]
     if asked.mail:
-        return said(ask(f"mail {asked.mail}"), sentences)
+        return print_answer(ask(f"mail {asked.mail}"), sentences)
     word, _ = mail_choice.read().get(name_of(os.getuid()) or "", ("on", 0))
     print(sentences[f"mail-{word}"])
     return 0

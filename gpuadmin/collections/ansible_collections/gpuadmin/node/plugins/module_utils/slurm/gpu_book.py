@@ -10,7 +10,7 @@ from ..lookup import name_of
 from . import booking, queue
 from .booking import Reservation
 from .extend_service import ask
-from .gpu_words import Asked, clock, said
+from .gpu_words import Asked, clock, print_answer
 from .texts import ASKED
 
 #: Seconds of a booking below which nothing is begun in it.
@@ -21,13 +21,13 @@ def book(asked: Asked) -> int:
     """Book, give a booking back, or show one's own."""
     words = ASKED[asked.language]
     if asked.cancel:
-        return said(ask(f"cancel {asked.cancel}"), words)
+        return print_answer(ask(f"cancel {asked.cancel}"), words)
     if asked.at is None:
         mine = own(booking.reservations())
         print("\n".join(lines(mine, asked.language)) or words["no-bookings"])
         return 0
     request = f"book {asked.gpus} {asked.hours or 1} {asked.at} {asked.node}".strip()
-    return said(ask(request), words)
+    return print_answer(ask(request), words)
 
 
 def own(found: Sequence[Reservation]) -> list[Reservation]:

@@ -20,7 +20,7 @@ from ..paths import RUN, STATE
 from . import extend_service
 from .foreground import run_foreground
 from .gpu_run import visible, with_devices
-from .gpu_words import Asked, clock, said
+from .gpu_words import Asked, clock, print_answer
 from .texts import HERE, TEXTS
 
 #: The site's rule, on nodes that have one.
@@ -55,7 +55,7 @@ def _run(asked: Asked) -> int:
         return 127
     answer = ask(f"take {asked.gpus} {asked.hours} run")
     if answer is None or answer[0]:
-        return said(answer, words)
+        return print_answer(answer, words)
     _, id, until, _place, *names = answer[1]
     say(words["taken"].format(id, clock(int(until)), _place))
     grant = f"{RUN}{OF_JOBS}/{id}.json"
@@ -76,17 +76,17 @@ def _run(asked: Asked) -> int:
 
 
 def _get(asked: Asked) -> int:
-    return said(ask(f"take {asked.gpus} {asked.hours} get"), HERE[asked.language])
+    return print_answer(ask(f"take {asked.gpus} {asked.hours} get"), HERE[asked.language])
 
 
 def _release(asked: Asked) -> int:
-    return said(ask("release all"), HERE[asked.language])
+    return print_answer(ask("release all"), HERE[asked.language])
 
 
 def _list(asked: Asked) -> int:
     words, answer = HERE[asked.language], ask("list")
     if answer is None or answer[0]:
-        return said(answer, words)
+        return print_answer(answer, words)
     for one in answer[1][1:]:
         place, state, who, until = one.split("|")
         print(words[f"is-{state}"].format(place, who, clock(int(until))))

@@ -1,8 +1,9 @@
 """What `gpu run` does: it queues, runs a command when the turn comes, and gives the GPUs back when that has ended. It
 runs as whoever calls it.
 
-The job is on the GPUs' node, where a file says whether the command runs: who runs it has the file locked, so that the
-kernel says how it ended, whatever killed whom. The job waits for that lock, and ends.
+The job is on the GPUs' node, where a directory says whether the command runs: who runs it has it locked, so that the
+kernel says how it ended, whatever killed whom. The job waits for that lock, and ends. Everybody can read the
+directory's name in command lines; only the person may open it, so nobody else can lock it and keep the job.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from .texts import TEXTS
 NAME = "gpu-run"
 BEGINS = 120  # seconds from a job's start in which its command has to begin
 _PLAIN = ("--chdir=/", "--output=/dev/null", "--export=NIL", "--no-requeue")
-#: What the job does. A file that cannot be locked says nothing of its command: then the job has its whole time.
+#: What the job does. A directory that cannot be locked says nothing of its command: then the job has its whole time.
 _DOES = """scontrol update JobId=$SLURM_JOB_ID Comment={open}
 for second in $(seq {begins}); do [ -e {lock} ] && break; sleep 1; done
-[ ! -e {lock} ] || flock --shared {lock} true || exec sleep infinity
-rm -f {lock}"""
+[ ! -O {lock} ] || flock --shared {lock} true || exec sleep infinity
+[ ! -O {lock} ] || rmdir {lock}"""
 PROGRAM = "/usr/local/bin/gpu"
 #: What this program is called with, on the job's node, where that is another one.
 IN_JOB = "in-job"
@@ -49,7 +50,7 @@ def run(asked: Asked, sleep: Callable[[float], None]) -> int:
         return 127
     if asked.detach:
         return _detach(asked, say)
-    lock = f"/tmp/gpu-run-{secrets.token_hex(16)}"  # nobody else knows it
+    lock = f"/tmp/gpu-run-{secrets.token_hex(16)}"
     does = _DOES.format(open=queue.OPEN, begins=BEGINS, lock=lock)
     job = None
     try:
@@ -80,7 +81,8 @@ def run(asked: Asked, sleep: Callable[[float], None]) -> int:
 def run_here(job: str, lock: str, command: Sequence[str], words: Mapping[str, str]) -> int:
     """Run the command on the job's node, with the job's GPUs alone."""
     try:
-        fresh = os.open(f"{lock}.new", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        os.mkdir(f"{lock}.new", 0o700)
+        fresh = os.open(f"{lock}.new", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(fresh, fcntl.LOCK_EX)
         os.rename(f"{lock}.new", lock)  # the job sees it locked, or not at all
     except OSError as error:  # a full disk, or somebody else's file
@@ -102,7 +104,7 @@ def run_here(job: str, lock: str, command: Sequence[str], words: Mapping[str, st
         return run_foreground(with_devices(command, gpus), {**os.environ, **visible(gpus)}, is_over, (fresh,))
     finally:
         with suppress(FileNotFoundError):  # /tmp is tidied in days
-            os.unlink(lock)
+            os.rmdir(lock)
 
 
 def build_srun_command(command: Sequence[str], job: str, lock: str) -> list[str]:

@@ -321,7 +321,7 @@ def make_exception(document: ExceptionOrder, check: bool) -> Answer:
     ending = [one for one in document.end if one in here]
     done = [f"cancel job {one}" for one in ending]
     if ending and not check:
-        noted = exceptions.said(ending) if document.why == "idle" else {}
+        noted = exceptions.read_comments(ending) if document.why == "idle" else {}
         for job, made in noted.items():
             with suppress(NodeError):  # it is only what its person reads
                 note = json.dumps({**made, "ended": "idle"}, ensure_ascii=True)
