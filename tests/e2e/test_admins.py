@@ -75,8 +75,8 @@ PROGRAM = """#!/bin/sh
 echo "$(id -un) $HOME $*" >> /var/lib/gpuadmin-timers/calls
 [ "$1" = runs ] || exit $(cat /var/lib/gpuadmin-timers/code)
 """
-PLACE = "/opt/gpuadmin/bin/gpuadmin"
-TIMERS = "\ntimers: {verbs: [drift, idle]}\nruns: {shared: false}\n"
+PLACE = "/var/lib/gpuadmin-timers/gpuadmin"
+TIMERS = "\ntimers: {verbs: [drift, idle], program: /var/lib/gpuadmin-timers/gpuadmin}\nruns: {shared: false}\n"
 
 
 @pytest.mark.story("provision", "status")
@@ -89,9 +89,8 @@ def test_the_monitor_host_acts_by_itself(watched: Cluster) -> None:
         listed = watched.admin(host, "systemctl list-timers --all --no-legend 'gpuadmin-timer-*'")
         assert listed.count("gpuadmin-timer-") == 4, "a timer and its service in each line"
         place = "/var/lib/gpuadmin-timers"
-        watched.admin(host, "mkdir -p /opt/gpuadmin/bin")
-        watched.admin(host, f"cat > {PLACE} <<'END'\n{PROGRAM}END\nchmod 755 {PLACE}")
         watched.admin(host, f"install -d -o gpuadmin-timers -m 700 {place}; umask 022; echo 0 > {place}/code")
+        watched.admin(host, f"cat > {PLACE} <<'END'\n{PROGRAM}END\nchmod 755 {PLACE}")
 
         # its day has come: systemd starts it, as the account, with the site that is there
         watched.admin(host, "systemctl start gpuadmin-timer-idle.service")
