@@ -23,7 +23,7 @@ def test_two_machines_change_one_site(cluster: Cluster) -> None:
         try:
             # both at once: the second is told who, and changes nothing
             first = cluster.start("provision", "--yes", "--limit", "storage1")
-            file = "$(ls /root/.local/state/gpuadmin-site/lock /home/*/.local/state/gpuadmin-site/lock 2>/dev/null)"
+            file = "$(find /var /home /root -path '*/.local/state/gpuadmin-site/lock' 2>/dev/null)"
             held = f"grep -l provision {file} /dev/null | xargs -r grep -L ended; true"
             within(120, lambda: cluster.admin("storage1", held).strip())
             refused = other.start("sync-users", "--yes")
