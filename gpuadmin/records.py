@@ -31,6 +31,10 @@ _RUN = {"id": str, "verb": str, "arguments": list, "check": bool, "who": str, "s
 _RESULT = {"status": str, "exit_code": int, "ended": str}
 _RUNNING = "running"
 _DISMISSED = "dismissed.json"
+#: What of a record other machines have; and in a copy of one of theirs, a mark that it is one.
+_SHARED = ("run.json", "log.txt", "result.json", _DISMISSED)
+_COPY = "copy"
+_LARGEST = 16 * 1024 * 1024  # bytes of a file that other machines get
 #: How far a run came, as it recorded itself: it only looked, it was about to begin, or it wrote or sent something.
 NOTHING, CONFIRMED, SENT = "nothing", "confirmed", "sent"
 _PLAN = {"title": str, "steps": list, "warnings": list}
@@ -46,8 +50,11 @@ class Record:
     _running: IO[str] = field(repr=False, compare=False)
 
     @classmethod
-    def begin(cls, runs: Path, verb: str, *, arguments: Sequence[str], check: bool, plan: Mapping[str, Any]) -> Record:
-        """Make a run's directory and write who runs what, when and with which plan."""
+    def begin(
+        cls, runs: Path, verb: str, *, arguments: Sequence[str], check: bool, plan: Mapping[str, Any],
+        account: str | None = None,
+    ) -> Record:  # fmt: skip
+        """Make a run's directory and write who runs what, when, with which plan. `account`: who that is declared as."""
         now = datetime.now(UTC)
         # guard: a run is newer than those before it, whatever the clock says -> f'{now:%Y%m%dT%H%M%S}'
         stamp = _stamp(now, runs)
@@ -72,6 +79,7 @@ class Record:
                 "arguments": list(arguments),
                 "check": check,
                 "who": who(),
+                "account": account,
                 "started": record.started,
                 "plan": dict(plan),
             },
@@ -227,6 +235,41 @@ def prune_runs(runs: Path, keep: int) -> list[str]:
     for directory in old:
         shutil.rmtree(directory, ignore_errors=True)
     return [directory.name for directory in old if not directory.exists()]
+
+
+def is_id(text: str) -> bool:
+    """Whether a text is a record's id, which other machines may know."""
+    return _ID.fullmatch(text) is not None and not text[_VERB].startswith(_OFTEN)
+
+
+def shared_files(runs: Path) -> dict[str, set[str]]:
+    """The ids of the records that are here, and which of the files that other machines have are there."""
+    found = [one for one in _directories(runs) if is_id(one.name)]
+    return {one.name: {path.name for path in one.iterdir()} & {*_SHARED} for one in found}
+
+
+def files(runs: Path, identity: str) -> dict[str, str]:
+    """What other machines are given of a record: text by name, that of its result after its log."""
+    names = [name for name in _SHARED if (runs / identity / name).exists()]
+    return {name: read_record(runs / identity / name)[:_LARGEST].decode("utf-8", "replace") for name in names}
+
+
+def receive(runs: Path, identity: str, found: Mapping[str, str]) -> None:
+    """Write a record of another machine, or what somebody there dismissed of one of ours."""
+    assert is_id(identity)  # guard: what another machine calls a record is no path
+    directory = runs / identity
+    if not directory.exists():
+        directory.mkdir(mode=0o700, parents=True)
+        (directory / _COPY).touch(mode=0o600)
+    # guard: a record of this machine is not replaced -> _SHARED
+    for name in _SHARED if (directory / _COPY).exists() else (_DISMISSED,):
+        if name in found:
+            write_atomically(directory / name, str(found[name]), mode=0o600)
+
+
+def moment(text: str) -> str:
+    """Given a time as records have it, return it as people here read it; nothing for what is none."""
+    return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S}" if _is_time(text) else ""
 
 
 def goes_on(directory: Path) -> bool:

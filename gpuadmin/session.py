@@ -45,8 +45,13 @@ from gpuadmin.records import CONFIRMED, NOTHING, SENT, Record, prune_runs
 from gpuadmin.rehearsed import refuse_another
 from gpuadmin.report import document, name_status
 from gpuadmin.results import RunResult, way_out, with_all
+from gpuadmin.site_history import NOT_YET, SiteHistory, behind, declared_account, describe_run, find_keeper
 from gpuadmin.terminal import SafeConsole
+from gpuadmin.text import one_line
 
+#: What brings a host as far as that it can be asked.
+_BEFORE = frozenset(("bootstrap", "trust"))
+_WITHOUT = "when the storage host is away, gpuadmin asks on a terminal; runs.shared: false in gpuadmin.yml ends this"
 _REFUSED = "what the table says has to be settled first"
 
 
@@ -63,6 +68,7 @@ class Session:
     run_id: str = field(default_factory=lambda: token_hex(8))  # hosts know by it what this very run has begun
     result: dict[str, Any] = field(default_factory=dict)  # what the document says of a verb that an error ends
     about: Path | None = None  # the site that its document names, where that is not the one that it runs on
+    history: SiteHistory | None = None  # the site's lock, where it has one for all machines
     _plan: Plan | None = None
     _reached: str = NOTHING  # what an error can have left behind
     _saved: tuple[RegistryFile, Sequence[str]] | None = None
@@ -185,9 +191,26 @@ class Session:
             plan = self._plan or Plan(self.verb)
             with slow(f"writing the record of this run, {self.site.runs},"):  # it waits for the disk
                 self.record = Record.begin(
-                    self.site.runs, self.verb, arguments=sys.argv[1:], check=self.check, plan=plan.document()
-                )
+                    self.site.runs, self.verb, arguments=sys.argv[1:], check=self.check, plan=plan.document(),
+                    account=declared_account(self.site),
+                )  # fmt: skip
         return self.record
+
+    def _send_record(self) -> None:
+        """Let the site's other machines have the record, as far as it is written."""
+        try:
+            if self.history is not None and self.record is not None:
+                self.history.keep(self.record.id)
+        except (GpuadminError, OSError) as error:  # guard: a record that stays here for now ends no run
+            echo(f"Note: {one_line(str(error))}. The next run sends the record of this one.", err=True)
+
+    def _still_held(self) -> None:
+        """Raises RefusedError where another machine has taken the site's lock meanwhile."""
+        try:
+            if self.history is not None:
+                self.history.hold(self.verb)  # guard: a run whose lock another machine has begins nothing more
+        except UnreachableError as error:
+            echo(f"Note: {error.message}. This run goes on: nobody gets the site's lock from there.", err=True)
 
     def run(
         self,
@@ -213,6 +236,8 @@ class Session:
         if hosts is not None and not hosts:  # guard: a run on no host is not one on all
             return RunResult({})
         asked = self.named(*groups_of(playbook)) if hosts is None else hosts
+        if not check:
+            self._still_held()
         before, self._reached = self._reached, self._reached if check else SENT
         self.begun().heading(label or f"{playbook}{' (check)' if check else ''}")
         invocation = Invocation(
@@ -314,6 +339,7 @@ class Session:
         )
         if self.record is not None:
             self.record.finish(body, code, reached=self._reached)
+            self._send_record()
             prune_runs(self.site.runs, self.site.settings.runs.keep)
         return body
 
@@ -355,6 +381,8 @@ def opened(
                 found = recall(directory).contradictions(site.registry.registry, but=but)
                 refuse_contradictions(found, "users.yml")
         session = Session(verb, options, site, check, make_console(json=options.json))
+        if exclusive and not check:
+            session.history = _locked_everywhere(session, stack)
         try:
             yield session
         except click.ClickException as error:
@@ -366,6 +394,46 @@ def opened(
         except Exception as error:
             _ended(session, ExitCode.ERROR, f"{type(error).__name__}: {error}")
             raise
+
+
+def _locked_everywhere(session: Session, stack: ExitStack) -> SiteHistory | None:
+    """The site's lock, held until the stack ends, with all records; None where each machine has its own, or somebody
+    agreed to go on without. Raises RefusedError where another machine has it.
+    """
+    host = find_keeper(session.site)
+    if host is None or session.verb in _BEFORE:
+        return None
+    try:
+        with slow(f"asking {host.name} for the site's lock"):
+            history = SiteHistory(session.site, host)
+            stack.callback(history.close)
+            last = history.take(session.verb)
+        # guard: files that are behind another machine's are not brought to hosts
+        if older := behind(session.site, last):
+            _agree(session, older, "Go on with the older files?", "git pull; whoever ran that may have to push first")
+        history.begin(session.verb)
+        history.exchange()
+    except UnreachableError as error:
+        words = f"the site's lock cannot be taken: {error.message}"
+        # guard: a host that has no such lock yet can be provisioned -> True
+        if NOT_YET not in words:
+            # guard: nobody goes on without the site's lock by mistake
+            _agree(session, words, "Does nobody else change the site now? Go on without its lock?", _WITHOUT)
+        else:
+            echo(f"Note: {words}. Runs from other machines are not kept away meanwhile.", err=True)
+        return None
+    if last and not last.get("ended"):
+        echo(f"Note: the last run, of {describe_run(last)}, was cut off. Its record is on that machine.", err=True)
+    return history
+
+
+def _agree(session: Session, words: str, question: str, hint: str) -> None:
+    """Ask, also with --yes, which was meant for something else. Raises RefusedError without a terminal, and for no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise RefusedError(words, hint=hint)
+    echo(f"Warning: {words}", err=True)
+    if not agree(question):
+        raise RefusedError(f"not confirmed; {session.left_behind}", hint=hint)
 
 
 def _ended(session: Session, code: int, message: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.actions.shared.images import NOTICE, look, require_storage, signing_key, variables
-from gpuadmin.actions.ssh import command_line
+from gpuadmin.ansible.connections import command_line
 from gpuadmin.config.inventory import Host
 from gpuadmin.display import show_hosts
 from gpuadmin.errors import ConfigError, GpuadminError, UnreachableError

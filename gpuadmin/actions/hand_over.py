@@ -24,10 +24,9 @@ from gpuadmin.console import echo
 from gpuadmin.display import styled
 from gpuadmin.errors import ConfigError, ExitCode
 from gpuadmin.handover.items import IN_ORDER, MISSING, UNKNOWN, YOURS, Item
-from gpuadmin.handover.machine import aliases, repository, timers, variables
+from gpuadmin.handover.machine import aliases, own_units, repository, timers, variables
 from gpuadmin.handover.sealing import Secret, age, recipients, sealed, shown, write
 from gpuadmin.mail.smtp import PASSWORD_VARIABLE, read_password
-from gpuadmin.mail.timer import directory as own_units
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder

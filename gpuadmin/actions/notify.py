@@ -1,4 +1,4 @@
-"""Mail the reminders that are due; or let a timer do it every morning."""
+"""Mail the reminders that are due."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ from datetime import date
 from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.mails import Post, perform_mail, plan_letters
 from gpuadmin.common.text import counted
-from gpuadmin.config.load import find_site, load_settings
-from gpuadmin.console import echo
-from gpuadmin.errors import ConfigError
-from gpuadmin.mail import timer
 from gpuadmin.mail.notices import plan_notices
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.plan import PlanBuilder
@@ -34,29 +30,3 @@ def notify(options: Options, mail: MailOptions) -> int:
             builder.warn(warning)
         plan = builder.build(question=f"Send {counted(len(notices.letters), 'mail')}?")
         return perform_mail(session, plan, notices.letters, post, mail, notices.document())
-
-
-def notify_timer(options: Options, *, install: bool) -> int:
-    """Install the timer that runs notify every morning, or remove it. Returns the exit code."""
-    return change_timer(options, timer.notify_timer(find_site(options.site)), install=install)
-
-
-def change_timer(options: Options, units: timer.Timer, *, install: bool) -> int:
-    """Install these units, for a verb that mails, or remove them. Returns the exit code."""
-    if not install:
-        found = True if options.check else timer.remove(units)
-        echo(f"{units.name}: {'would be removed' if options.check else 'removed' if found else 'is not installed'}")
-        return 0
-    mail = load_settings(find_site(options.site)).mail
-    if mail is None or (mail.user is not None and mail.password_file is None):
-        what = "mail" if mail is None else "mail.password_file"
-        raise ConfigError(
-            f"gpuadmin.yml: {what}: is missing", hint="write it there: a timer has no environment, and nobody to ask"
-        )
-    for name, text in units.files.items():
-        echo(f"{timer.directory() / name}\n{text}" if options.check else str(timer.directory() / name))
-    if not options.check:
-        timer.install(units)
-        echo(f"Started: systemctl --user list-timers {units.name}.timer")
-        echo("So that it runs while you are not logged in: loginctl enable-linger")
-    return 0

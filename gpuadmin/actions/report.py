@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import date
 
-from gpuadmin.actions.notify import change_timer
 from gpuadmin.actions.shared.mails import Post, perform_mail, plan_letters
 from gpuadmin.actions.shared.now import plain_table
 from gpuadmin.actions.shared.pages import write_marked
@@ -15,11 +14,9 @@ from gpuadmin.actions.usage import measure, node_groups, read_accounts
 from gpuadmin.common.given import past
 from gpuadmin.common.queries import energy, project_seconds, waits
 from gpuadmin.common.text import counted
-from gpuadmin.config.load import find_site
 from gpuadmin.console import echo
 from gpuadmin.display import make_console
 from gpuadmin.errors import ConfigError, ExitCode
-from gpuadmin.mail import timer
 from gpuadmin.mail.letter import Attachment
 from gpuadmin.mail.reporting import MonthReport, compose, make_letters
 from gpuadmin.monitoring.monthly import Figures, Month, choose_month, ended_idle, make_figures
@@ -69,11 +66,6 @@ def report_month(options: Options, mail: MailOptions, *, month: str | None, page
         plan = builder.build(question=f"Send {counted(len(letters), 'mail')}?")
         nothing = f"The report of {this.name} was sent already."
         return perform_mail(session, plan, letters, post, mail, result, nothing=nothing)
-
-
-def report_timer(options: Options, *, install: bool) -> int:
-    """Install the timer that sends each month's report, or remove it. Returns the exit code."""
-    return change_timer(options, timer.report_timer(find_site(options.site)), install=install)
 
 
 def _measure(session: Session, prometheus: Prometheus, month: Month) -> Figures:

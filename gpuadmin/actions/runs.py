@@ -4,32 +4,41 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from gpuadmin import records
 from gpuadmin.config.find import find_runs_directory, find_site
+from gpuadmin.config.load import load_settings, load_site
 from gpuadmin.console import echo, echo_document
 from gpuadmin.display import make_console, make_table, show_hosts, show_plan
 from gpuadmin.errors import ConfigError, ExitCode, RefusedError
 from gpuadmin.pending import pending
 from gpuadmin.plan import Plan, Step
-from gpuadmin.records import goes_on, history, list_runs, show_run
+from gpuadmin.records import goes_on, history, moment, show_run
 from gpuadmin.report import local_document
 from gpuadmin.results import HostResult
+from gpuadmin.site_history import bring_up_to_date, is_shared
+
+_NEWEST = 100  # as many as a table shows without --all
 
 
-def runs(site: str | None, run: str | None, *, log: bool, as_json: bool) -> int:
-    """Show all runs, newest first, or one of them, or its log. Returns the exit code."""
+def runs(site: str | None, run: str | None, *, log: bool, every: bool = False, as_json: bool) -> int:
+    """Show runs, newest first, or one of them, or its log. `every`: not the newest alone. Returns the exit code."""
     where = find_site(site)
     directory = find_runs_directory(where)
+    _bring_up_to_date(where)
     if run is None:
-        found = [_describe_unfinished_run(one, directory) for one in list_runs(directory)]
+        most = None if every or as_json else _NEWEST
+        found = [_describe_unfinished_run(one, directory) for one, _ in islice(history(directory), most)]
         if as_json:
             echo_document(local_document("runs", {"runs": found}, site=where))
         else:
             _show_all(found)
+            if len(found) == most:
+                echo(f"These are the newest {most}. gpuadmin runs --all shows all that are kept.", err=True)
         return 0
     record, result, text = show_run(directory, run)
     if as_json:
@@ -48,17 +57,32 @@ def dismiss(site: str | None, run: str, *, as_json: bool) -> int:
     """
     where = find_site(site)
     directory = find_runs_directory(where)
+    _bring_up_to_date(where)
     identity = str(show_run(directory, run)[0]["id"])
     if goes_on(directory / identity):  # guard: a run that goes on is not dismissed
         raise RefusedError(f"{identity} is still going on", hint="dismiss it when it has ended")
     if identity not in {one.run for one in pending(history(directory))}:
         raise ConfigError(f"nothing of {identity} is pending", hint="gpuadmin status names what is pending, by run")
     entry = records.dismiss(directory, identity)
+    _bring_up_to_date(where)  # others see it, too
     if as_json:
         echo_document(local_document("runs", {"run": identity, "dismissed": entry}, site=where))
     else:
         make_console(json=False).print(f"{identity}: dismissed. What it left undone stays undone.")
     return 0
+
+
+def _bring_up_to_date(site: Path) -> None:
+    """A site whose files are wrong shows its own records all the same; reading all of a site takes long."""
+    with suppress(ConfigError):
+        if is_shared(load_settings(site)):
+            bring_up_to_date(load_site(str(site)))
+
+
+def _who(run: Mapping[str, Any]) -> str:
+    """`kim@laptop`, and the account that they are declared as, where that has another name."""
+    name, account = str(run["who"]), run.get("account")
+    return f"{name} as {account}" if isinstance(account, str) and account != name.partition("@")[0] else name
 
 
 def _describe_unfinished_run(run: Mapping[str, Any], directory: Path) -> dict[str, Any]:
@@ -80,10 +104,6 @@ def outcome(run: Mapping[str, Any]) -> str:
     return words + (", dismissed" if run.get("dismissed") else "")
 
 
-def _when(text: str) -> str:
-    return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S}"
-
-
 def _show_all(found: Sequence[Mapping[str, Any]]) -> None:
     console = make_console(json=False)
     if not found:
@@ -92,18 +112,18 @@ def _show_all(found: Sequence[Mapping[str, Any]]) -> None:
     table = make_table("Run", "Started", "Who", "Result", fold=True)  # the id says the verb
     table.columns[0].no_wrap = True  # an id that is broken into two lines cannot be copied
     for run in found:
-        table.add_row(str(run["id"]), _when(str(run["started"]))[:-3], str(run["who"]), outcome(run))
+        table.add_row(str(run["id"]), moment(str(run["started"]))[:-3], _who(run), outcome(run))
     console.print(table)
 
 
 def _show_dismissed(record: Mapping[str, Any]) -> None:
     if found := record.get("dismissed"):
-        make_console(json=False).print(f"dismissed by {found['who']}, {_when(found['at'])}")
+        make_console(json=False).print(f"dismissed by {found['who']}, {moment(found['at'])}")
 
 
 def _show_run(record: Mapping[str, Any], result: Mapping[str, Any] | None) -> None:
     console = make_console(json=False)
-    console.print(f"{record['id']}: {record['who']}, {_when(str(record['started']))}")
+    console.print(f"{record['id']}: {_who(record)}, {moment(str(record['started']))}")
     console.print(f"gpuadmin {shlex.join(str(argument) for argument in record['arguments'])}")
     plan = record["plan"]
     steps = tuple(Step(step["host"], step["action"]) for step in plan["steps"])
@@ -125,5 +145,5 @@ def _show_run(record: Mapping[str, Any], result: Mapping[str, Any] | None) -> No
     if isinstance(answer, dict) and answer.get("error"):
         console.print(f"Error: {answer['error']}")
     ended = outcome({**record, **{key: result[key] for key in ("status", "exit_code")}})
-    console.print(f"{ended}, exit code {result['exit_code']}, {_when(str(result['ended']))}")
+    console.print(f"{ended}, exit code {result['exit_code']}, {moment(str(result['ended']))}")
     _show_dismissed(record)

@@ -24,12 +24,14 @@ from gpuadmin.records import goes_on, history
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.journal import Journal
 from gpuadmin.session import Session, opened
+from gpuadmin.site_history import bring_up_to_date
 
 
 def status(options: Options) -> int:
     """Look at every host once, and at the site's records, and show what they say. Returns the exit code."""
     with opened("status", options, changes=False) as session:
         asked = session.named(*groups_of("status"))
+        bring_up_to_date(session.site)
         records = _records(session, asked)  # as they are before this run has one
         if not asked:
             nobody = _result(session, RunResult({}), asked) | records | {"looked": None}
@@ -81,10 +83,8 @@ def _state(found: HostResult | None) -> str:
 def _parts(answer: Mapping[str, Any] | None, node: bool) -> dict[str, Any]:
     """The parts of one host's answer; of a node also those that it could not say, as None."""
     answer = answer or {}
-    keys = ("people", "gpu_people", "gpus", "gpu_gate", "image") if node else ()
-    return {key: answer.get(key) for key in (*keys, "disks", "backup", "updates")} | {
-        "unknown": dict(answer.get("unknown") or {})
-    }
+    keys = ("disks", "backup", "timers", "updates", *(("people", "gpu_people", "gpus", "gpu_gate", "image") if node else ()))
+    return {key: answer.get(key) for key in keys} | {"unknown": dict(answer.get("unknown") or {})}
 
 
 def _without_unmounted(entry: dict[str, Any], settings: Settings) -> dict[str, Any]:

@@ -9,10 +9,11 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.reading import expanded, read_limited
 
@@ -50,6 +51,18 @@ def options(known_hosts: Path) -> tuple[str, ...]:
         f"UserKnownHostsFile={files}",
     )
     return tuple(word for option in named for word in ("-o", option))
+
+
+def command_line(site: Site, name: str, arguments: Sequence[str]) -> list[str]:
+    """Return the ssh that reaches a host as a run of a playbook does. Raises ConfigError for an unknown host."""
+    (host,) = site.inventory.named([name])
+    login = site.inventory.login(host, site.settings)
+    line = ["ssh", *options(site.known_hosts), *login.arguments, "-p", str(login.port)]
+    if login.key is not None:
+        line += ["-o", f"IdentityFile={quoted(login.key)}"]  # as Ansible does; -i would look for "%%"
+    if login.user:
+        line += ["-l", login.user]
+    return [*line, login.address, *arguments]
 
 
 def file_word(path: Path) -> str:

@@ -40,13 +40,15 @@ def rehearse(ctx: click.Context, verb: str, arguments: tuple[str, ...], twin_onl
 @click.command("runs")
 @click.argument("run", required=False, shell_complete=run_ids())
 @click.option("--log", is_flag=True, help="Show the whole output of Ansible.")
+@click.option("--all", "every", is_flag=True, help="List all that are kept, and not the newest hundred.")
 @click.option("--dismiss", is_flag=True, help="Drop what RUN left undone: status no longer lists it.")
 @site_option
 @json_option
-def runs(run: str | None, log: bool, dismiss: bool, site: str | None, as_json: bool) -> int:
+def runs(run: str | None, log: bool, every: bool, dismiss: bool, site: str | None, as_json: bool) -> int:
     """List past runs, newest first, or show one: who, when, what was planned and what came of it.
 
-    RUN is an id, the beginning of one, or its last four characters.
+    RUN is an id, the beginning of one, or its last four characters. Where a site has several admins, these are the runs
+    from all of their machines, by way of the storage host.
     """
     from gpuadmin.actions import runs
 
@@ -56,7 +58,7 @@ def runs(run: str | None, log: bool, dismiss: bool, site: str | None, as_json: b
         raise click.UsageError("--log shows a run, --dismiss drops what it left undone: give one of them")
     if dismiss and run is not None:
         return runs.dismiss(site, run, as_json=as_json)
-    return runs.runs(site, run, log=log, as_json=as_json)
+    return runs.runs(site, run, log=log, every=every, as_json=as_json)
 
 
 @click.command("schema")

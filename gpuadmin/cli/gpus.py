@@ -7,7 +7,7 @@ from datetime import date
 import click
 
 from gpuadmin.cli._complete import hosts, pattern, people
-from gpuadmin.cli._options import WholeNumber, as_day, mail_options, require_no_passwords, run_options
+from gpuadmin.cli._options import WholeNumber, as_day, mail_options, no_timer, require_no_passwords, run_options
 from gpuadmin.options import MailOptions, Options
 
 
@@ -116,16 +116,13 @@ def usage(
 @click.option("--month", metavar="YYYY-MM", help="Another month that is over.  [default: the last one]")
 @click.option("--html", "page", metavar="FILE", help="Also write it as a page, which needs nothing else.")
 @mail_options
-@click.option("--install-timer", is_flag=True, help="Send each month's from now on, from this machine, as you.")
-@click.option("--remove-timer", is_flag=True, help="Remove that timer.")
+@no_timer
 @run_options(playbook=False, limit=False)
 def report(
     options: Options,
     mail: MailOptions,
     month: str | None,
     page: str | None,
-    install_timer: bool,
-    remove_timer: bool,
 ) -> int:
     """Mail a month's report to mail.report, once each: what was held, used and waited for, by group and person; what
     the idle rule took back; what admins gave; kWh, and where metrics.price_per_kwh is set, their cost; all beside the
@@ -134,16 +131,9 @@ def report(
     \b
     gpuadmin report --preview                     # the last month's, in full
     gpuadmin report --month 2026-10 --html october.html
-    gpuadmin report --install-timer               # from now on, each month
     """
-    from gpuadmin.actions.report import report_month, report_timer
+    from gpuadmin.actions.report import report_month
 
-    if install_timer and remove_timer:
-        raise click.UsageError("--install-timer and --remove-timer: one of the two")
-    if install_timer or remove_timer:
-        if mail != MailOptions() or options.json or month or page:
-            raise click.UsageError("a timer sends the last month's: leave the other options out")
-        return report_timer(options, install=install_timer)
     return report_month(options, mail, month=month, page=page)
 
 

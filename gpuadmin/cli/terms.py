@@ -8,7 +8,16 @@ from typing import Any
 import click
 
 from gpuadmin.cli._complete import people
-from gpuadmin.cli._options import WholeNumber, as_day, json_option, mail_options, page_options, run_options, site_option
+from gpuadmin.cli._options import (
+    WholeNumber,
+    as_day,
+    json_option,
+    mail_options,
+    no_timer,
+    page_options,
+    run_options,
+    site_option,
+)
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.semester.machine import PHASES
 
@@ -106,16 +115,13 @@ def import_applications(
 @site_option
 @json_option
 @click.option("--check", is_flag=True, help="Show who would be mailed; send nothing.")
-@click.option("--install-timer", is_flag=True, help="Run this every morning from now on, on this machine, as you.")
-@click.option("--remove-timer", is_flag=True, help="Remove that timer.")
+@no_timer
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 def notify(
     mail: MailOptions,
     site: str | None,
     as_json: bool,
     check: bool,
-    install_timer: bool,
-    remove_timer: bool,
     yes: bool,
 ) -> int:
     """Mail the reminders that are due: the term ends, or an account does. Run it every day; nobody is mailed twice.
@@ -125,17 +131,10 @@ def notify(
 
     \b
     gpuadmin notify --preview             # every mail in full
-    gpuadmin notify --install-timer       # from now on, every morning
     """
-    from gpuadmin.actions.notify import notify, notify_timer
+    from gpuadmin.actions.notify import notify
 
-    if install_timer and remove_timer:
-        raise click.UsageError("--install-timer and --remove-timer: one of the two")
     options = Options(site=site, check=check, yes=yes, json=as_json)
-    if install_timer or remove_timer:
-        if mail != MailOptions() or as_json:
-            raise click.UsageError("a timer is for notify alone: leave --preview, --mail-dir, --again and --json out")
-        return notify_timer(options, install=install_timer)
     return notify(options, mail)
 
 

@@ -39,6 +39,7 @@ def findings(site: Site, *, today: date | None = None) -> list[Finding]:
         *_term(site, today),
         *_mail(site),
         *_metrics(site),
+        *_timers(site),
         *of_queue(site),
         *of_notebooks(site),
         *of_shared(site),
@@ -224,6 +225,18 @@ def _mail(site: Site) -> Iterator[Finding]:
                 f"{file} is in the site, whose files are copied and put under version control",
                 "move it out, to ~/.config/gpuadmin/ for instance",
             )
+
+
+def _timers(site: Site) -> Iterator[Finding]:
+    timers, mail, where = site.settings.timers, site.settings.mail, "gpuadmin.yml: timers"
+    if timers is None:
+        return
+    if not site.inventory.group("monitor"):
+        yield Finding("error", where, "no host is in the group monitor, whose timers they are", "name one there")
+    if mail is not None and mail.user is not None and mail.password_file is None:
+        yield Finding("error", where, "a timer has no environment to find the mail password in", "mail.password_file")
+    if {"notify", "report"} & {*timers.verbs} and mail is None:
+        yield Finding("error", where, "no mail can be sent", "say how under mail: host, sender")
 
 
 def _metrics(site: Site) -> Iterator[Finding]:

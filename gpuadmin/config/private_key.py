@@ -39,6 +39,18 @@ def login_problem(named: str | None) -> KeyProblem | None:
     return None if None in problems or _agent() else first
 
 
+def public_blob(named: str | None) -> str | None:
+    """Given the path of a private key, return the public key's blob; None where it does not tell, or none is named."""
+    if named is None:
+        return None
+    code, output, _ = _asked("ssh-keygen", "-y", "-P", "", "-f", str(_expanded(named)))
+    try:
+        words = output if code == 0 else read_limited(_expanded(f"{named}.pub"), _LARGEST).decode("utf-8", "replace")
+        return words.split()[1]
+    except (OSError, ConfigError, IndexError):
+        return None
+
+
 def key_files(named: str | None) -> tuple[Path, ...]:
     """The files that ssh takes a private key from; where no key is named, the usual ones in ~/.ssh."""
     return tuple(_expanded(key) for key in ([f"~/.ssh/{name}" for name in DEFAULTS] if named is None else [named]))

@@ -79,6 +79,12 @@ def node_metrics(cluster: Cluster, host: Host) -> dict[str, Any]:
     }
 
 
+def timers(cluster: Cluster, _host: Host) -> dict[str, Any]:
+    """The role `timers`."""
+    found: dict[str, Any] = cluster.plain["timers"] or {"verbs": [], "program": "", "site": ""}
+    return found
+
+
 def web_link(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `web_link`."""
     page = cluster.metrics.get("dashboard", {})

@@ -105,21 +105,24 @@ def repository(site: Path) -> Iterator[Item]:
         yield Item(what, where, IN_ORDER, f"all commits are pushed, as of the last fetch; {push}")
 
 
+def own_units() -> Path:
+    """Where a person's own units are."""
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "systemd" / "user"
+
+
 def timers(personal: Path, system: Sequence[str] = (*_UNITS, *_LAUNCHD, *_CRON)) -> Iterator[Item]:
     """Timers and cron jobs of this machine that call gpuadmin. `personal`: the directory of your own units."""
     machine = socket.gethostname()
-    again = "on the new admin's machine: gpuadmin {} --install-timer"
     found = False
     for path in _calling([personal]):
         found = True
         words = f"runs on {machine}, as you"
-        verb = "report" if "gpuadmin-report-" in path.name else "notify"
-        settles = (
-            f"gpuadmin {verb} --remove-timer"
-            if f"gpuadmin-{verb}-" in path.name
-            else f"systemctl --user disable {path.parent.name[:-2] if path.suffix == '.conf' else path.name}"
-        )
-        yield Item("timer", str(path), YOURS, words, f"{settles}; {again.format(verb)}")
+        unit = path.parent.name[:-2] if path.suffix == ".conf" else path.name
+        if re.match(r"gpuadmin-(notify|report)-", unit):  # an earlier gpuadmin's
+            unit = f"--now {Path(unit).stem}.timer"
+        again = "what it did the monitor host does: `timers` in gpuadmin.yml, then gpuadmin provision"
+        yield Item("timer", str(path), YOURS, words, f"systemctl --user disable {unit}; {again}")
     for path in _calling(map(expanded, system)):
         found = True
         yield Item("timer", str(path), YOURS, f"runs on {machine}", f"take it along if {machine} goes with you")

@@ -12,9 +12,8 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from gpuadmin.actions.ssh import command_line
 from gpuadmin.ansible.admin_keys import AdminKeys
-from gpuadmin.ansible.connections import require_ssh, shared
+from gpuadmin.ansible.connections import command_line, require_ssh, shared
 from gpuadmin.ansible.events import LONGEST_MESSAGE, unreachable_message
 from gpuadmin.ansible.reports import OddError, parsed
 from gpuadmin.config.load import Site

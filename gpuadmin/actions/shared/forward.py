@@ -16,8 +16,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from gpuadmin.actions.shared.prometheus import find_monitor
-from gpuadmin.actions.ssh import command_line
-from gpuadmin.ansible.connections import require_ssh
+from gpuadmin.ansible.connections import command_line, require_ssh
 from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError, GpuadminError, HostFailedError, UnreachableError
 from gpuadmin.monitoring.certificates import web_authority

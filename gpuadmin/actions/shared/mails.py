@@ -14,7 +14,7 @@ from gpuadmin.common.mail.letter import Letter
 from gpuadmin.common.mail.transport import Transport
 from gpuadmin.common.text import counted, listed
 from gpuadmin.display import lines_of, make_console, styled
-from gpuadmin.errors import ExitCode
+from gpuadmin.errors import ExitCode, RefusedError
 from gpuadmin.mail.ledger import Ledger
 from gpuadmin.mail.letter import Attachment
 from gpuadmin.mail.render import Renderer, render_text
@@ -26,6 +26,7 @@ from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.reading import expanded
 from gpuadmin.session import Session
 from gpuadmin.terminal import SafeConsole
+from gpuadmin.who import who
 
 
 def plan_letters(builder: PlanBuilder, letters: Sequence[Letter]) -> None:
@@ -78,9 +79,16 @@ class Post:
     def of(
         cls, session: Session, options: MailOptions, pages: Mapping[str, Sequence[Attachment]] | None = None
     ) -> Post:
-        """Raises ConfigError if the site says nothing about mail, or not enough. `pages`: what mails carry, by
-        template."""
+        """Raises ConfigError if the site says nothing about mail, or not enough; RefusedError where the monitor host
+        alone knows who was mailed. `pages`: what mails carry, by template."""
         site = session.site
+        timers = site.settings.timers
+        # guard: nobody is mailed from two machines
+        if timers and session.verb in timers.verbs and not session.check and not who().startswith("gpuadmin-timers@"):
+            raise RefusedError(
+                f"{session.verb} is the monitor host's (`timers`): who was mailed is known there alone",
+                hint=f"--check looks; to run it now: systemctl start gpuadmin-timer-{session.verb} on the monitor host",
+            )
         mail = site.settings.mail
         carried = {"welcome": guide_pages(site)} if mail is not None and mail.attach_guide else {}
         renderer = Renderer(site.settings, site.directory, {**carried, **(pages or {})})

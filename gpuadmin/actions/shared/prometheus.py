@@ -15,8 +15,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Any, Self, TypeVar
 
-from gpuadmin.actions.ssh import command_line
-from gpuadmin.ansible.connections import require_ssh
+from gpuadmin.ansible.connections import command_line, require_ssh
 from gpuadmin.common.prometheus import Client, Series
 from gpuadmin.common.samples import Sample
 from gpuadmin.config.inventory import Host

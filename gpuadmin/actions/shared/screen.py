@@ -10,6 +10,7 @@ from typing import Any
 from gpuadmin.actions.shared.queue import GPULESS_NODE, way_back
 from gpuadmin.common.text import counted, listed, size_words
 from gpuadmin.display import lines_of, make_console, make_table, styled
+from gpuadmin.records import moment
 
 _STYLES = {"up": "green", "unreachable": "bold red", "failed": "bold red", "unknown": "bold red", "not asked": "dim"}
 _MOST_PENDING = 8
@@ -35,6 +36,7 @@ def show_status(name: str, result: Mapping[str, Any]) -> None:
         *queue_lines(result["hosts"]),
         *backup_lines(result["backup"]),
         *update_lines(result["hosts"]),
+        *timer_lines(result["hosts"]),
         drift_words(result["drift"]),
         *pending_lines(result["pending"]),
     ]:
@@ -197,6 +199,16 @@ def update_lines(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 def _age(hours: float) -> str:
     return f"{counted(round(hours), 'hour')} old" if hours < 48 else f"{counted(round(hours / 24), 'day')} old"
+
+
+def timer_lines(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What the monitor host does by itself, and how it went."""
+    words = []
+    for verb, ended in (one for entry in hosts.values() for one in (entry.get("timers") or {}).items()):
+        when, _, failed = str(ended).partition(" ")
+        state = f"{'did not succeed' if failed else 'ended'} {moment(when)[:-3]}"
+        words.append(f"{verb} {state if when else 'has not run since the host booted'}")
+    return [f"Timers: {'; '.join(words)}"] if words else []
 
 
 def drift_words(drift: Mapping[str, Any] | None) -> str:

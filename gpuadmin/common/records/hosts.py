@@ -105,6 +105,8 @@ class Status:
     gpu_gate: Optional[list[str]] = None
     queue: Words = field(default_factory=dict)
     queue_without_gpus: list[str] = field(default_factory=list)
+    #: Verb → when its timer's last run ended, and whether it failed; empty if none has ended since the host booted.
+    timers: Words = field(default_factory=dict)
     image: Optional[Image] = None
     updates: Optional[Waiting] = None
 

@@ -21,6 +21,7 @@ from gpuadmin.config.schema.notebooks import Notebooks
 from gpuadmin.config.schema.shared import Mount, Shared, UnixGroup, find_contradictions
 from gpuadmin.config.schema.slurm import Slurm
 from gpuadmin.config.schema.term import Backups, Mail, Reset, Term
+from gpuadmin.config.schema.timers import Timers
 
 __all__ = [
     "HIGHEST_SUBID",
@@ -39,6 +40,13 @@ class Runs(Model):
     """The record of past runs."""
 
     keep: Annotated[int, Field(ge=1, le=100000, description="How many runs are kept in runs/.")] = 200
+    shared: Annotated[
+        bool | None,
+        Field(
+            description="Whether runs from all machines have one lock and one history, on the storage host. "
+            "Without it: where `admins` names more than one, and where there are `timers`."
+        ),
+    ] = None
 
 
 class Settings(Model):
@@ -89,6 +97,7 @@ class Settings(Model):
     drift: Annotated[Drift, Field(description="What is meant to differ.")] = Drift()
     compare: Annotated[Compare, Field(description="Which settings of hosts are not compared.")] = Compare()
     audit: Annotated[Audit, Field(description="What `gpuadmin audit` judges by.")] = Audit()
+    timers: Annotated[Timers | None, Field(description="What the monitor host does by itself.")] = None
     runs: Annotated[Runs, Field(description="The record of past runs.")] = Runs()
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.actions.ssh import command_line
+from gpuadmin.ansible.connections import command_line
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import load_site

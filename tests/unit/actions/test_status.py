@@ -159,6 +159,15 @@ def test_a_node_that_takes_no_jobs_says_why(ansible: Ansible, cli: Cli) -> None:
     assert result(cli)["hosts"]["node1"]["closed"] == "gpuadmin reboot: by root@ctl"
 
 
+def test_the_timers_of_the_monitor_host_are_shown(ansible: Ansible, cli: Cli) -> None:
+    ended = {"drift": "2026-11-20T05:01:00+00:00 failed", "idle": "2026-11-20T06:00:00+00:00", "notify": ""}
+    ansible.answer = answers({**STORAGE, "timers": ended})
+    out = " ".join(cli("status")[1].split())
+    assert "Timers: drift did not succeed 2026-11-20" in out
+    assert "idle ended 2026-11-20" in out
+    assert "notify has not run since the host booted" in out
+
+
 def test_a_node_without_gpus_in_the_queue_is_named(ansible: Ansible, cli: Cli) -> None:
     ansible.answer = answers({**STORAGE, "queue_without_gpus": ["node1"]})
     out = " ".join(cli("status")[1].split())

@@ -165,6 +165,7 @@ GOOD: dict[str, Any] = {
         "people": ["minji"], "gpu_people": None, "gpus": ["0000:01:00.0 nvidia"], "gpu_gate": ["ssh.service: open"],
         "queue": {"gpu1": "new image"},
         "updates": {"security": 3, "since": 1795608428, "reboot": ["kernel 6.13"]},
+        "timers": {"idle": "2026-12-21T01:02:03+00:00 failed"},
         "image": {"running": "a", "current": "b", "trial": "", "image": None, "last": LAST, "drift": ["x"]},
         "backup": {"name": "x", "created": "2026-12-21T01:02:03Z", "homes": 2, "verified": 1, "problems": 0,
                    "copies": {"backup1": "2026-12-21T01:02:03Z"}, "uncopied": {"backup1": ["jiho"]}},

@@ -223,6 +223,16 @@ def with_queue(text: str, settings: str = "slurm: {}") -> dict[str, str]:
 
 
 CHECKS = {
+    "timers without a monitor host": (
+        {"gpuadmin.yml": "name: x\ntimers: {verbs: [drift]}\n"}, "error", "gpuadmin.yml: timers", "group monitor",
+    ),
+    "timers that mail, and no mail": (
+        {"gpuadmin.yml": "name: x\ntimers: {verbs: [notify]}\n"}, "error", "gpuadmin.yml: timers", "no mail can be",
+    ),
+    "timers that cannot log in to the mail server": (
+        {"gpuadmin.yml": "name: x\ntimers: {verbs: [idle]}\nmail: {host: h, user: u, sender: a@example.org}\n"},
+        "error", "gpuadmin.yml: timers", "no environment",
+    ),
     "notebooks without a queue": (
         {"gpuadmin.yml": "name: x\nnotebooks: {}\n"}, "error", "gpuadmin.yml: notebooks", "there are no notebooks",
     ),

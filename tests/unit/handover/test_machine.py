@@ -99,6 +99,9 @@ def test_timers_that_call_gpuadmin(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (YOURS, "gpuadmin-notify-x-1.service"), (YOURS, "long.service"), (YOURS, "own.conf"), (YOURS, "crontab"),
     ]  # fmt: skip
     assert "s3cret" not in str(items)
+    assert items[0].command.startswith(
+        "systemctl --user disable --now gpuadmin-notify-x-1.timer; what it did the monitor"
+    )
     assert [one.state for one in timers(tmp_path / "none", ())] == [IN_ORDER]
     agents = tmp_path / "Library/LaunchAgents"
     agents.mkdir(parents=True)

@@ -119,7 +119,7 @@ def test_a_part_that_is_not_known_leaves_the_others(tmp_path: Path, monkeypatch:
 
 def test_a_host_that_is_no_node_has_no_people() -> None:
     found = status.collect(uid_first=20000, uid_last=49999, disks={})
-    assert found == {"disks": {}, "unknown": {}, "updates": None}
+    assert found == {"disks": {}, "timers": {}, "unknown": {}, "updates": None}
 
 
 def test_each_look_mounts_the_disk_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,3 +159,26 @@ def test_nodes_of_the_queue_that_take_no_jobs(tmp_path: Path, monkeypatch: pytes
     away = status.collect(**ids, queue=True)
     assert away["unknown"] == dict.fromkeys(("queue", "queue_without_gpus"), "slurmctld does not answer")
     assert "queue" not in status.collect(**ids)
+
+
+def test_timers_and_how_they_ended(tmp_path: Path) -> None:
+    """What their account writes is read as text, and as no more of it than fits."""
+    units, ended = tmp_path / "units", tmp_path / "ended"
+    for place in (units, ended):
+        place.mkdir()
+    texts = {
+        "drift": 'gpuadmin_timer_ended_seconds{timer="drift"} 1764400000\ngpuadmin_timer_failed{timer="drift"} 1\n',
+        "idle": 'gpuadmin_timer_ended_seconds{timer="idle"} 1764400000\ngpuadmin_timer_failed{timer="idle"} 0\n',
+        "odd": "x_seconds 99999999999999\n",
+    }
+    for verb, text in texts.items():
+        (units / f"gpuadmin-timer-{verb}.timer").write_text("")
+        (ended / f"{verb}.prom").write_text(text)
+    (units / "gpuadmin-timer-report.timer").write_text("")
+    when = "2025-11-29T07:06:40+00:00"
+    found = {"drift": f"{when} failed", "idle": when, "odd": "", "report": ""}
+    assert status.timers(str(units), str(ended)) == found
+    (ended / "idle.prom").unlink()
+    (ended / "idle.prom").symlink_to("/etc/shadow")
+    with pytest.raises(OSError, match="symbolic links"):
+        status.timers(str(units), str(ended))

@@ -27,7 +27,7 @@ USAGE = (
     "       cli.py me [check | disk | free | limits | top | web] [--language ko|en]\n"
     "       cli.py apply-limits | count-updates | keep-room | web-links | fetch-cluster\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
-    "       cli.py take-identity | trial-gate | trial-deadline"
+    "       cli.py take-identity | trial-gate | trial-deadline | site-history"
 )
 #: What takes no arguments, by the file whose `main` it is.
 PLAIN_COMMANDS = {
@@ -49,6 +49,7 @@ PLAIN_COMMANDS = {
     "gpus-asked": ".slurm.self_service",
     "queue-notices": ".slurm.notices",
     "queue-door": ".slurm.web_door",
+    "site-history": ".site_history",
 }
 IMAGE_COMMANDS = (
     "take-identity",

@@ -5,14 +5,18 @@ Each part is looked at in a process of its own: one that hangs or is not known s
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
 from gpuadmin.common.records.hosts import Newest
 
 from ..backups import backup_set
+from ..bounded import read_small
 from ..each import Failed, each
 from ..errors import NodeError, in_words
 from ..gpus import gate, pci
@@ -44,6 +48,7 @@ def collect(
     ``seconds``: how long a part may take.
     """
     parts: dict[str, Callable[[], object]] = {name: partial(disk, path) for name, path in disks.items()}
+    parts["timers"] = timers
     if backups is not None:
         parts["backup"] = partial(newest_backup, backups)
     parts["updates"] = upgrades.waiting
@@ -84,6 +89,21 @@ def newest_backup(directory: str) -> Newest | None:
             counts = len(found.homes), verified, len(found.problems)
             return Newest(found.name, found.created, *counts, dict(found.copies), uncopied)
     return None
+
+
+def timers(units: str = "/etc/systemd/system", ended: str = "/run/gpuadmin-metrics/timers") -> dict[str, str]:
+    """The verbs that this host runs by itself: when the last run ended, and whether it failed."""
+    found = {}
+    for path in sorted(glob.glob(os.path.join(units, "gpuadmin-timer-*.timer"))):
+        verb = os.path.basename(path)[len("gpuadmin-timer-") : -len(".timer")]
+        try:
+            text = read_small(os.path.join(ended, f"{verb}.prom")).decode("ascii", "replace")
+        except FileNotFoundError:
+            text = ""
+        when = re.search(r"_seconds[^ ]* ([0-9]{1,10})\n", text)
+        moment = datetime.fromtimestamp(int(when.group(1)), timezone.utc).isoformat() if when else ""
+        found[verb] = moment and moment + ("" if re.search(r"_failed[^ ]* 0\n", text) else " failed")
+    return found
 
 
 def gpus(directory: str = pci.BUS) -> list[str]:
