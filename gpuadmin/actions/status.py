@@ -83,7 +83,8 @@ def _state(found: HostResult | None) -> str:
 def _parts(answer: Mapping[str, Any] | None, node: bool) -> dict[str, Any]:
     """The parts of one host's answer; of a node also those that it could not say, as None."""
     answer = answer or {}
-    keys = ("disks", "backup", "timers", "updates", *(("people", "gpu_people", "gpus", "gpu_gate", "image") if node else ()))
+    of_node = ("people", "gpu_people", "gpus", "gpu_gate", "image") if node else ()
+    keys = ("disks", "backup", "timers", "updates", *of_node)
     return {key: answer.get(key) for key in keys} | {"unknown": dict(answer.get("unknown") or {})}
 
 
