@@ -33,8 +33,10 @@ def dashboard(cluster: Cluster, _host: Host) -> dict[str, Any]:
 def metrics_tls(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `metrics_tls`."""
     own = cluster.metrics.get("hosts", {}).get(host.name, {})
+    address = next(iter(cluster.addresses("monitor")), "") if cluster.site.metrics.journals.enabled else ""
     return {
         "settings": _WEB_SETTINGS,
+        "journals": f"https://{f'[{address}]' if ':' in address else address}:19532" if address else "",
         "authority": cluster.metrics.get("authority", ""),
         "certificate": own.get("certificate", ""),
         "key": own.get("key", ""),
@@ -47,6 +49,7 @@ def monitoring(cluster: Cluster, _host: Host) -> dict[str, Any]:
     section = cluster.plain["metrics"]
     return {
         **section,
+        "logs": cluster.asked("logs", {}),
         "cluster": cluster.site.name,
         "targets": given.get("targets", []),
         "authority": given.get("authority", ""),
