@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -10,34 +11,53 @@ from gpuadmin.actions.shared.prometheus import find_monitor
 from gpuadmin.answers import Answers
 from gpuadmin.console import echo, echo_document
 from gpuadmin.display import lines_of
-from gpuadmin.errors import ConfigError
+from gpuadmin.errors import ConfigError, ExitCode
 from gpuadmin.jsontext import json_text
 from gpuadmin.options import Options
 from gpuadmin.session import opened
 
+DIRECTORY = "/var/log/gpuadmin-journals"
+
 
 def show_logs(options: Options, hosts: Sequence[str], lines: int, words: Mapping[str, str | None]) -> int:
-    """Show the last lines of hosts, or of all. `words`: journalctl's options. Returns the exit code."""
+    """Show the last lines of hosts, or of each. `words`: journalctl's options. Returns the exit code."""
     with opened("logs", options, changes=False) as session:
-        monitor = find_monitor(session.site, instead=None).name
-        if not session.site.settings.metrics.journals.enabled:
-            raise ConfigError("metrics.journals.enabled is false: what hosts log stays there", hint="gpuadmin ssh HOST")
-        chosen = [f"--{name}={text}" for name, text in words.items() if text is not None]
-        order = {"names": session.those(hosts, *MEASURED), "lines": lines, "options": chosen, "zone": own_zone()}
-        answers = Answers.of(session.look("logs", [monitor], {"gpuadmin_logs": order}).hosts, [monitor], "journals")
+        monitor, section = find_monitor(session.site, instead=None).name, session.site.settings.metrics
+        if not (section.journals.enabled and section.dashboard.enabled):
+            raise ConfigError(
+                "nothing is kept of what hosts log: metrics.journals.enabled or metrics.dashboard.enabled is false",
+                hint="gpuadmin ssh HOST journalctl",
+            )
+        line = make_line(session.those(hosts, *MEASURED), lines, words, f"{datetime.now().astimezone():%z}")
+        run = session.whole(session.run("run", [monitor], {"command_line": line}, check=False, quiet=True))
+        answers = Answers.of(run.hosts, [monitor], "command")
         answers.require("what hosts logged")
-        found = answers.known[monitor]
-        session.console.print(lines_of(found["lines"]))
-        if found["missing"]:
-            echo(f"Nothing is kept of {', '.join(found['missing'])}. gpuadmin provision lets hosts send it.", err=True)
-        # guard: what hosts logged is in no record, which is kept longer -> session.settle(0, found)
-        body = session.settle(0, {})
+        found = {name: answers.known[monitor][name].splitlines() for name in ("output", "errors")}
+        session.console.print(lines_of(found["output"]))
+        echo("\n".join(found["errors"]), err=True, end=bool(found["errors"]))
+        code = ExitCode.HOST_FAILED if found["errors"] else ExitCode.DONE
+        # guard: what hosts logged is in no record, which is kept longer -> session.settle(code, found)
+        body = session.settle(code, {})
         if options.json:
             echo_document(json_text({**body, "result": found}))
-        return 0
+        return code
 
 
-def own_zone() -> str:
-    """Return this machine's zone as TZ has it, so that --since means the admin's clock: `UTC-09:00` in Korea."""
-    sign, hours, minutes = (east := f"{datetime.now().astimezone():%z}")[0], east[1:3], east[3:5]
-    return f"UTC{'-' if sign == '+' else '+'}{hours}:{minutes}"
+def make_line(names: Sequence[str], lines: int, words: Mapping[str, str | None], zone: str) -> str:
+    """Given hosts, how many lines of each, journalctl's options and this machine's zone (`+0900`), return a line for
+    the monitor host's shell. It writes the host's name before each line: whatever a line says, that host said it.
+    """
+    given = [f"--{name}={text}" for name, text in words.items() if text is not None]
+    # some releases count lines before they look at the pattern
+    last = "cat" if words.get("grep") is None else f"tail -n {lines}"
+    more = [f"--lines={lines}", *given] if last == "cat" else given
+    east = f"UTC{'-' if zone[0] == '+' else '+'}{zone[1:3]}:{zone[3:5]}"  # as TZ has it
+    found = [f"export TZ={east}"]
+    for name in names:
+        place = f"{DIRECTORY}/{name}"
+        command = ["journalctl", "--quiet", "--no-hostname", "--output=short-iso", f"--directory={place}", *more]
+        # guard: a host's lines have its name -> f"{shlex.join(command)} | {last}"
+        shown = f"{shlex.join(command)} | {last} | sed {shlex.quote(f's/^/{name} /')}"
+        missing = f"nothing is kept of {name}; gpuadmin provision lets it send what it logs"
+        found.append(f"if test -d {shlex.quote(place)}; then {shown}; else echo {shlex.quote(missing)} >&2; fi")
+    return "\n".join(found)

@@ -69,7 +69,6 @@ REPORTS: Mapping[str, Any] = {
     "docker_restart": str,
     "measured": hosts.Measured,
     "idle": gpus.Idle,
-    "journals": hosts.Journals,
     "restored": dict[str, Any],
     "status": hosts.Status,
     "command": hosts.Command,

@@ -233,7 +233,7 @@ def hand_over(options: Options, to: str | None, output: Path | None) -> int:
 @click.option("--since", metavar="TIME", help="From when on, as journalctl has it: -2h, yesterday, '2026-11-29 07:00'.")
 @click.option("--until", metavar="TIME", help="Until when.")
 @click.option("--grep", metavar="PATTERN", help="Only lines that this regular expression matches.")
-@click.option("--lines", type=WholeNumber(1, 10000), default=200, show_default=True, help="The last so many.")
+@click.option("--lines", type=WholeNumber(1, 10000), default=200, show_default=True, help="The last so many of each.")
 @run_options(changes=False)
 def logs(options: Options, hosts: tuple[str, ...], lines: int, **words: str | None) -> int:
     """Show what the system of hosts logged. The monitor host has it, also of a host that is dead.

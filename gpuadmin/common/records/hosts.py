@@ -86,12 +86,6 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Journals:
-    lines: list[Annotated[str, Shown(4000)]]
-    missing: list[str]
-
-
-@dataclass(frozen=True)
 class Directory:
     path: str
     bytes: Count

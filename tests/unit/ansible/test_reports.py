@@ -158,7 +158,6 @@ GOOD: dict[str, Any] = {
         "trial": {"steps": {"home": {"code": ""}, "tmp": {"code": "session-tmp"}}, "done": True, "pam": None},
     },
     "docker_restart": "the socket is made again", "measured": {"text": "gpuadmin_gpus_on_bus 8\n"},
-    "journals": {"lines": ["2026-11-29 06:06:20 n1 sshd[7]: x"], "missing": ["n2"]},
     "idle": {"stopped": [{"user": "minji", "uuid": "GPU-1", "status": "kept", "why": "used", "processes": 1,
                           "containers": ["ab"]}], "terminals": 1},
     "status": {

@@ -31,7 +31,7 @@ ROOMS = {
     ".images": ("image_facts", "image_job", "image_layout", "image_relay", "image_store"),
     ".limits": ("disk_room", "limits"),
     ".logins": ("announcements", "login_access", "sessions", "sshd_keys", "tell"),
-    ".metrics": ("gpu_mig", "idle", "journals", "measured"),
+    ".metrics": ("gpu_mig", "idle", "measured"),
     ".privileges": ("privileges",),
     ".root": ("code", "command", "files", "packages", "python_environment", "root_session"),
     ".slurm": ("slurm_accounts", "slurm_drain", "slurm_exception", "slurm_nodes", "slurm_order", "slurm_queue"),

@@ -39,27 +39,6 @@ def report_measured(document: MeasuredOrder, check: bool) -> Answer:
 
 
 @dataclass(frozen=True)
-class JournalsOrder:
-    """Read what hosts logged, as the monitor host keeps it. It changes nothing."""
-
-    #: Whose lines.
-    names: Sequence[str]
-    #: How many of the last ones.
-    lines: int
-    #: Options of journalctl that choose lines.
-    options: Sequence[str]
-    #: The zone of times in them, as TZ has it.
-    zone: str
-
-
-@operation("journals", JournalsOrder, looks=True)
-def read_journals(document: JournalsOrder, check: bool) -> Answer:
-    from . import journals
-
-    return Answer(report={"journals": journals.read(**vars(document))})
-
-
-@dataclass(frozen=True)
 class Message:
     uid: int
     message: str
