@@ -17,6 +17,7 @@ from gpuadmin.options import Options
 from gpuadmin.session import opened
 
 DIRECTORY = "/var/log/gpuadmin-journals"
+LONGEST = 1000  # bytes of a line; a program may log a whole file
 
 
 def show_logs(options: Options, hosts: Sequence[str], lines: int, words: Mapping[str, str | None]) -> int:
@@ -56,8 +57,8 @@ def make_line(names: Sequence[str], lines: int, words: Mapping[str, str | None],
     for name in names:
         place = f"{DIRECTORY}/{name}"
         command = ["journalctl", "--quiet", "--no-hostname", "--output=short-iso", f"--directory={place}", *more]
-        # guard: a host's lines have its name -> f"{shlex.join(command)} | {last}"
-        shown = f"{shlex.join(command)} | {last} | sed {shlex.quote(f's/^/{name} /')}"
+        # guard: a host's lines have its name -> f"{shlex.join(command)} | {last} | cut -c -{LONGEST}"
+        shown = f"{shlex.join(command)} | {last} | cut -c -{LONGEST} | sed {shlex.quote(f's/^/{name} /')}"
         missing = f"nothing is kept of {name}; gpuadmin provision lets it send what it logs"
         found.append(f"if test -d {shlex.quote(place)}; then {shown}; else echo {shlex.quote(missing)} >&2; fi")
     return "\n".join(found)

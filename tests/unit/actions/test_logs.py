@@ -98,14 +98,14 @@ def test_the_line_for_the_shell(
     (tmp_path / "node1").mkdir()
     program = tmp_path / "bin/journalctl"
     program.parent.mkdir()
-    program.write_text('#!/bin/sh\nprintf "%s\\n" "$TZ" "$@" "node2 forged"\n')
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$TZ" "$@" "node2 forged"\nhead -c 9000 /dev/zero | tr "\\0" x\n')
     program.chmod(0o755)
     monkeypatch.setattr(logs, "DIRECTORY", str(tmp_path))
     line = logs.make_line(["node1", "node2"], 5, words, zone)
     path = f"{program.parent}:{os.environ['PATH']}"
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=True, env={"PATH": path})
     called = [east, "--quiet", "--no-hostname", "--output=short-iso", f"--directory={tmp_path}/node1", *expected]
-    shown = [f"node1 {word}" for word in (*called, "node2 forged")]
+    shown = [f"node1 {word}" for word in (*called, "node2 forged", "x" * logs.LONGEST)]
     assert done.stdout.splitlines() == (shown if last == "cat" else shown[-5:])
     assert done.stderr == f"{GONE}\n"
 
