@@ -22,8 +22,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from gpuadmin.common.pressed import ASKER
 
 SECRET_BYTES = 32
-_AUTHORITY, _WEB_AUTHORITY, _JOURNALS = "gpuadmin metrics", "gpuadmin dashboard", "gpuadmin journals"
-_PURPOSES = {_AUTHORITY: "authority", _JOURNALS: "journals authority"}  # of their keys
+_AUTHORITY, _WEB_AUTHORITY, JOURNALS = "gpuadmin metrics", "gpuadmin dashboard", "gpuadmin journals"
+_PURPOSES = {_AUTHORITY: "authority", JOURNALS: "journals authority"}  # of their keys
 _CURVE = ec.SECP256R1()
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of that curve (SP 800-186, 3.2.1.3)
 _Key = Ed25519PrivateKey | ec.EllipticCurvePrivateKey
@@ -41,20 +41,18 @@ class Identity:
 
 
 def authority(secret: bytes, issuer: str = _AUTHORITY) -> str:
-    """Given the site's secret, return the certificate (PEM) that signs all others."""
+    """Given the site's secret, return the certificate (PEM) that signs all others; JOURNALS: that signs senders'."""
     return _sign(secret, issuer, _key(secret, _PURPOSES[issuer]), usage=None, alternatives=(), issuer=issuer)
-
-
-def journals_authority(secret: bytes) -> str:
-    """The certificate (PEM) that signs what hosts show where they send their journals."""
-    return authority(secret, _JOURNALS)
 
 
 def sender(secret: bytes, name: str) -> Identity:
     """Given a host's name, return what it shows where it sends its journal. No exporter believes its authority."""
     key = _key(secret, f"sender {name}")
-    usage = ExtendedKeyUsageOID.CLIENT_AUTH
-    return Identity(_pem(key), _sign(secret, name, key, usage=usage, alternatives=(), issuer=_JOURNALS))
+    found = _sign(
+        secret, name, key, usage=ExtendedKeyUsageOID.CLIENT_AUTH, alternatives=(),
+        issuer=JOURNALS,  # guard: what a host sends its journal with asks no exporter -> _AUTHORITY
+    )  # fmt: skip
+    return Identity(_pem(key), found)
 
 
 def exporter(secret: bytes, name: str, address: str) -> Identity:

@@ -53,8 +53,9 @@ def test_what_a_host_logged_is_read_when_it_is_dead(watched: Cluster) -> None:
     assert all(one.startswith("node2 ") for one in lines_with(watched, "forged-by-root"))
     body = json.dumps(export(1, "node1"))
     send = (
-        f"printf '%b' {body} | sudo curl -sS -o /dev/null -w '%{{http_code}}' --cacert /etc/gpuadmin/metrics/authority.pem "
-        "-H 'Content-Type: application/vnd.fdo.journal' --data-binary @- https://10.77.0.10:19532/upload "
+        f"printf '%b' {body} | sudo curl -sS -o /dev/null -w '%{{http_code}}' "
+        "--cacert /etc/gpuadmin/metrics/authority.pem -H 'Content-Type: application/vnd.fdo.journal' "
+        "--data-binary @- https://10.77.0.10:19532/upload "
     )
     own = "/var/lib/gpuadmin/metrics_tls"
     assert watched.admin("node2", send) == "400", "no certificate"

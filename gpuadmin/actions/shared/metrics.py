@@ -13,15 +13,7 @@ from gpuadmin.config.skeleton import keep_out_of_git
 from gpuadmin.config.yamlfile import write_new
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.smtp import find_server, read_password
-from gpuadmin.monitoring.certificates import (
-    SECRET_BYTES,
-    authority,
-    exporter,
-    journals_authority,
-    scraper,
-    sender,
-    slurm_key,
-)
+from gpuadmin.monitoring.certificates import JOURNALS, SECRET_BYTES, authority, exporter, scraper, sender, slurm_key
 from gpuadmin.reading import expanded, read_text
 
 SECRET = "metrics_secret"
@@ -83,7 +75,7 @@ def metrics_variables(site: Site, secret: bytes) -> dict[str, Any]:
             "scraper": {"key": asking.key, "certificate": asking.certificate},
             "dashboard": dashboard_variables(site, secret),
             "hosts": {name: {"key": one.key, "certificate": one.certificate} for name, one in identities.items()},
-            "journals_authority": journals_authority(secret),
+            "journals_authority": authority(secret, JOURNALS),
             "senders": {name: {"key": one.key, "certificate": one.certificate} for name, one in senders.items()},
             **_mail(site),
         }
