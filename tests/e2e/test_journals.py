@@ -43,8 +43,8 @@ def test_what_a_host_logged_is_read_when_it_is_dead(watched: Cluster) -> None:
     (line,) = lines_with(watched, "Xid.*fallen off", "node2")
     assert line.startswith("node2 ")
     # what somebody's program logs is theirs; that they tried to become root is the admins' to know
-    watched.person("minji", "node2", "logger dear-diary; sudo -n true || true")
-    assert any("minji" in one for one in lines_with(watched, "password is required", "node2"))
+    watched.person("minji", "node2", "logger dear-diary; echo wrong | sudo -S id || true")
+    assert any("minji" in one for one in lines_with(watched, "NOT in sudoers", "node2"))
     assert lines(watched, "--grep", "dear-diary") == []
     assert lines_with(watched, "Accepted publickey for minji", "node2")
 
