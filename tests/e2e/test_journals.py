@@ -20,8 +20,8 @@ FORGE = "printf 'MESSAGE=%s\\n_HOSTNAME=node1\\nSYSLOG_IDENTIFIER=forger\\n' for
 
 
 def lines(cluster: Cluster, *arguments: str) -> list[str]:
-    found: list[str] = cluster.gpuadmin("logs", *arguments)["result"]["output"]
-    return found
+    """What the verb shows, without what sudo says of the commands of this test."""
+    return [one for one in cluster.gpuadmin("logs", *arguments)["result"]["output"] if "COMMAND=/" not in one]
 
 
 def lines_with(cluster: Cluster, word: str, *arguments: str) -> Any:
@@ -44,16 +44,16 @@ def test_what_a_host_logged_is_read_when_it_is_dead(watched: Cluster) -> None:
     assert line.startswith("node2 ")
     # what somebody's program logs is theirs; that they tried to become root is the admins' to know
     watched.person("minji", "node2", "logger dear-diary; echo wrong | sudo -S id || true")
-    assert any("minji" in one for one in lines_with(watched, "NOT in sudoers", "node2"))
+    assert any("minji" in one for one in lines_with(watched, "authentication failure", "node2"))
     assert lines(watched, "--grep", "dear-diary") == []
     assert lines_with(watched, "Accepted publickey for minji", "node2")
 
     # a host's lines are under the name of its certificate, whatever they say, and nobody else is let in
-    watched.admin("node2", f"sudo sh -c {json.dumps(FORGE)}")
+    watched.admin("node2", FORGE)
     assert all(one.startswith("node2 ") for one in lines_with(watched, "forged-by-root"))
     body = json.dumps(export(1, "node1"))
     send = (
-        f"printf '%b' {body} | sudo curl -sS -o /dev/null -w '%{{http_code}}' "
+        f"printf '%b' {body} | curl -sS -o /dev/null -w '%{{http_code}}' "
         "--cacert /etc/gpuadmin/metrics/authority.pem -H 'Content-Type: application/vnd.fdo.journal' "
         "--data-binary @- https://10.77.0.10:19532/upload "
     )
@@ -65,20 +65,20 @@ def test_what_a_host_logged_is_read_when_it_is_dead(watched: Cluster) -> None:
     assert all(one.startswith("node2 ") for one in lines(watched, "--grep", "sent-by-hand"))
 
     # a monitor host that is away costs nothing but time
-    watched.admin("storage1", "sudo systemctl stop gpuadmin-dashboard-nginx")
+    watched.admin("storage1", "systemctl stop gpuadmin-dashboard-nginx")
     watched.admin("node1", "logger -t quiet while-it-was-away")
-    watched.admin("storage1", "sudo systemctl start gpuadmin-dashboard-nginx")
+    watched.admin("storage1", "systemctl start gpuadmin-dashboard-nginx")
     assert [one for one in lines_with(watched, "while-it-was-away", "node1") if " quiet" in one]
 
     # one that floods loses its own oldest lines alone
     before = lines(watched, "node1", "--lines", "5000")
-    flood = f"sudo sh -c 'cd {KEPT}/node2 && for n in 1 2 3; do head -c 200M /dev/zero > remote@$n.journal; done'"
+    flood = f"cd {KEPT}/node2 && for n in 1 2 3; do head -c 200M /dev/zero > remote@$n.journal; done"
     watched.admin("storage1", flood)
-    watched.admin("storage1", "sudo systemctl start gpuadmin-logs.service")
-    held = int(watched.admin("storage1", f"sudo du -sm {KEPT}/node2").split()[0])
+    watched.admin("storage1", "systemctl start gpuadmin-logs.service")
+    held = int(watched.admin("storage1", f"du -sm {KEPT}/node2").split()[0])
     assert held <= 512
     assert set(before) - set(lines(watched, "node1", "--lines", "5000")) == set()
-    watched.admin("storage1", f"sudo sh -c 'rm -f {KEPT}/node2/remote@[123].journal'")
+    watched.admin("storage1", f"rm -f {KEPT}/node2/remote@[123].journal")
 
     watched.lab("power-cut", "node2")
     (line,) = lines(watched, "node2", "--grep", "Xid.*fallen off")
