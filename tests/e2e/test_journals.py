@@ -71,14 +71,14 @@ def test_what_a_host_logged_is_read_when_it_is_dead(watched: Cluster) -> None:
     assert [one for one in lines_with(watched, "while-it-was-away", "node1") if " quiet" in one]
 
     # one that floods loses its own oldest lines alone
-    before = lines(watched, "node1", "--grep", "session opened")
+    before = lines(watched, "node1", "--grep", "session opened", "--lines", "2000")
     flood = f"cd {KEPT}/node2 && for n in 1 2 3; do head -c 200M /dev/zero > remote@$n.journal; done"
     watched.admin("storage1", flood)
     watched.admin("storage1", "systemctl start gpuadmin-logs.service")
     held = int(watched.admin("storage1", f"du -sm {KEPT}/node2").split()[0])
     assert held <= 512
     assert before
-    assert set(before) - set(lines(watched, "node1", "--grep", "session opened")) == set()
+    assert set(before) - set(lines(watched, "node1", "--grep", "session opened", "--lines", "2000")) == set()
     watched.admin("storage1", f"rm -f {KEPT}/node2/remote@[123].journal")
 
     watched.lab("power-cut", "node2")
