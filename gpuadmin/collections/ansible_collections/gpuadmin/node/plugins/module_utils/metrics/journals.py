@@ -20,10 +20,11 @@ def sweep(days: int, most: int, directory: str = DIRECTORY, now: float | None = 
     now = now or time.time()
     for host in [one.path for one in os.scandir(directory) if one.is_dir(follow_symlinks=False)]:
         files = {one.path: one.stat(follow_symlinks=False) for one in os.scandir(host)}
-        total = sum(one.st_blocks * 512 for one in files.values())  # guard: one host's lines push out no other's
+        total = sum(one.st_blocks * 512 for one in files.values())
         day = f"{host}/remote@{time.strftime('%Y-%m-%d', time.gmtime(now))}.journal"
         for path, status in sorted(files.items(), key=lambda one: one[1].st_mtime):
             current = os.path.basename(path) == CURRENT
+            # guard: one host's lines push out no other's
             if now - status.st_mtime > days * 86400 or (total > most and not current):
                 os.unlink(path)
                 total -= status.st_blocks * 512
