@@ -24,14 +24,26 @@ _LINES, _LONGEST = 40, 200  # lines of a text, characters of a line
 
 
 @dataclass(frozen=True)
+class Window:
+    """When nodes are maintained: seconds since 1970. `verb`: what runs then, as it is typed after `gpuadmin`."""
+
+    begin: int
+    until: int
+    reason: str
+    verb: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Announcement:
-    """What is announced. `texts`: by language a text, whose first line is its subject; `until`: its last day."""
+    """What is announced. `texts`: by language a text, whose first line is its subject; `until`: its last day. `window`:
+    of the maintenance that it is about."""
 
     id: str
     texts: Mapping[str, str]
     begin: date
     until: date
     hosts: tuple[str, ...]
+    window: Window | None = None
 
     @property
     def subject(self) -> str:
@@ -56,6 +68,7 @@ class Announcement:
             "begin": int(datetime.combine(self.begin, time.min).timestamp()),
             "end": int(datetime.combine(self.until + timedelta(days=1), time.min).timestamp()),
             "text": "\n\n".join(parts),
+            **({"closed_from": self.window.begin, "closed_until": self.window.until} if self.window else {}),
         }
 
     def values(self) -> dict[str, Any]:
@@ -159,6 +172,10 @@ class Announcements:
             begin, until = (date.fromisoformat(value[key]) for key in ("begin", "until"))
             texts = {str(language): str(text) for language, text in value["texts"].items()}
             hosts = tuple(str(host) for host in value["hosts"])
+            given = value.get("window")
+            window = None if given is None else Window(
+                int(given["begin"]), int(given["until"]), str(given["reason"]), tuple(_names(given["verb"]))
+            )  # fmt: skip
             if not texts:
                 raise ValueError(name)
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -169,7 +186,7 @@ class Announcements:
         self._back.discard(name)
         if "reached" in value:  # not in what earlier versions wrote
             self._reached[name] = set()
-        self._all[name] = Announcement(name, texts, begin, until, hosts)
+        self._all[name] = Announcement(name, texts, begin, until, hosts, window)
 
     def __iter__(self) -> Any:
         return iter(self._all.values())

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
 from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, preview_document, show_letters
 from gpuadmin.actions.shared.monitor import dashboard_host
-from gpuadmin.announcements import Announcement, Announcements, compose
+from gpuadmin.actions.shared.windows import hold, plan_window, release
+from gpuadmin.announcements import Announcement, Announcements, Window, compose
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, listed
 from gpuadmin.console import echo
@@ -30,26 +32,35 @@ from gpuadmin.who import who
 
 @dataclass(frozen=True)
 class Announcing:
-    """What the command line asks for. `texts`: by language a text, or `@FILE`; `on`: a pattern of hosts."""
+    """What the command line asks for. `texts`: by language a text, or `@FILE`; `on`: a pattern of hosts. `window`: the
+    maintenance that it is about, whose texts name `{hosts}`; `instead`: the id of the one that it moves."""
 
     texts: Mapping[str, str | None]
     begin: date | None
     until: date
     on: str | None
     mail: bool
+    window: Window | None = None
+    instead: str | None = None
 
 
 def announce(options: Options, mail: MailOptions, request: Announcing) -> int:
     """Announce it. Returns the exit code."""
-    with opened("announce", options, check=mail.preview) as session:
+    with opened("maintain" if request.window else "announce", options, check=mail.preview) as session:
         today, settings = date.today(), session.site.settings
         record = Announcements.of(session.site.directory)
         languages = settings.mail.languages if settings.mail is not None else LANGUAGES
         texts = {language: _text(language, text) for language, text in request.texts.items() if text is not None}
-        one = record.kept(compose(texts, languages, request.begin, request.until, _hosts(session, request.on), today))
+        old = record.find(request.instead) if request.instead else None
+        hosts = list(old.hosts) if old else _hosts(session, request.on)
+        if request.window:
+            texts = {language: text.format(hosts=", ".join(hosts)) for language, text in texts.items()}
+        one = compose(texts, languages, request.begin, request.until, hosts, today)
+        one = record.kept(replace(one, window=request.window))
         if mail.again:
             known(session.site.registry, mail.again)
-        there = _there(session, one) if request.on is not None and request.mail and settings.mail is not None else None
+        near = request.on is not None and request.window is None  # a window is everybody's matter
+        there = _there(session, one) if near and request.mail and settings.mail is not None else None
         post = Post.of(session, mail) if request.mail and settings.mail is not None else None
         only = None if there is None else {name for names in there.known.values() for name in names}
         notices = Notices()
@@ -65,12 +76,16 @@ def announce(options: Options, mail: MailOptions, request: Announcing) -> int:
                 show_letters(notices.letters, post.renderer)
             return finish(session, ExitCode.DONE, {"id": one.id, **preview_document(notices.letters, post.renderer)})
         session.confirm()
+        held = hold(session, one, old)
+        if held is not None and held.code:  # guard: nobody is told of a window that is not held
+            return report(session, held, {"id": one.id})
         if not session.check:
             record.add(one, who())
-        run = _run(
-            session, record.entries(list(one.hosts), settings.name, today, more=[one], everything=_dashboard(session))
-        )
+        everything, but = _dashboard(session), request.instead
+        run = _run(session, record.entries(hosts, settings.name, today, more=[one], but=but, everything=everything))
         _note_reached(session, record, run)
+        if old is not None and not session.check and not run.code:
+            record.take_back(old.id, who())
         # whoever stops it halfway wants no mails sent; the same command again continues
         mails, good = _send(
             session,
@@ -106,6 +121,9 @@ def take_back(options: Options, name: str) -> int:
         # what stays on a node stays on the dashboard
         dashboard = [] if left else _dashboard(session)
         entries = record.entries(there, session.site.settings.name, date.today(), but=one.id, everything=dashboard)
+        held = None if left else release(session, one)
+        if held is not None and held.code:  # guard: a window whose nodes stay closed is not called off
+            return report(session, held, {"id": one.id})
         run = _run(session, entries)
         _note_reached(session, record, run)
         if (
@@ -127,8 +145,9 @@ def list_announcements(options: Options) -> int:
             state = _state(record, one, today)
             found.append({"id": one.id, "from": str(one.begin), "until": str(one.until), "state": state,
                           "hosts": list(one.hosts), "reached": record.reached(one),
-                          "texts": dict(one.texts)})  # fmt: skip
-            table.add_row(one.id, str(one.begin), str(one.until), state, ", ".join(one.hosts), one.subject)
+                          "texts": dict(one.texts), "window": one.window and vars(one.window)})  # fmt: skip
+            then = f"{one.subject}: gpuadmin {shlex.join(one.window.verb)}" if one.window else one.subject
+            table.add_row(one.id, str(one.begin), str(one.until), state, ", ".join(one.hosts), then)
         session.console.print(table if found else "Nothing was announced.")
         return finish(session, ExitCode.DONE, {"announcements": found})
 
@@ -202,6 +221,7 @@ def _plan(
     days = f"on {one.until}" if one.begin == one.until else f"from {one.begin} until {one.until}"
     builder.add_all(one.hosts, [f"at login, {days}: {one.subject}"])
     builder.add_all(_dashboard(session), [f"on the dashboard, and its page without a login, {days}"])
+    plan_window(session, builder, one)
     plan_letters(builder, notices.letters)
     for warning in notices.warnings:
         builder.warn(warning)

@@ -44,6 +44,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "run": "Run a command on hosts, and show what each answers.",
         "reboot": "Reboot hosts; storage below nodes that let it go.",
         "shutdown": "Switch hosts off, nodes before storage.",
+        "maintain": "Announce a window in which nodes are maintained; hold it.",
     },
     "GPUs": {
         "list-gpus": "Show every GPU, and what is missing or wrong.",

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from gpuadmin.cli._complete import paths, pattern, people
-from gpuadmin.cli._options import HostCommand, WholeNumber, power_options, run_options, site_option
-from gpuadmin.options import Options
+from gpuadmin.cli._options import HostCommand, WholeNumber, mail_options, power_options, run_options, site_option
+from gpuadmin.options import MailOptions, Options
 
 
 @click.command("status")
@@ -262,6 +262,44 @@ def ssh(host: str, arguments: tuple[str, ...], site: str | None) -> int:
     from gpuadmin.actions.ssh import ssh
 
     return ssh(site, host, arguments[1:] if arguments[:1] == ("--",) else arguments)
+
+
+@click.command("maintain")
+@click.argument("hosts", required=False)
+@click.argument("words", metavar="[-- VERB...]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--from", "begin", metavar="TIME", help="When it begins: '2026-11-28 18:00'.")
+@click.option("--until", metavar="TIME", help="When it is over.")
+@click.option("--reason", metavar="TEXT", help="What for: everybody reads it.")
+@click.option("--move", metavar="ID", help="Move one to --from and --until; everybody is told.")
+@click.option("--cancel", metavar="ID", help="Call one off: jobs start again, and logins no longer show it.")
+@click.option("--begin", "now", metavar="ID", help="Its time has come: run its VERB; when that is done it is over.")
+@mail_options
+@run_options()
+def maintain(
+    options: Options, mail: MailOptions, hosts: str | None, words: tuple[str, ...], begin: str | None,
+    until: str | None, reason: str | None, move: str | None, cancel: str | None, now: str | None,
+) -> int:  # fmt: skip
+    """Announce that nodes are maintained, and hold it: no job starts and no grant is given that would run into it.
+
+    HOSTS are nodes, or an Ansible pattern. People are told as by announce: by mail, at login and on the dashboard.
+    Without HOSTS it shows everything that is announced. VERB is a verb of gpuadmin with its options.
+
+    \b
+    gpuadmin maintain --from '2026-11-28 18:00' --until '2026-11-28 20:00' --reason driver gpu1 -- reboot gpu1
+    """
+    from gpuadmin.actions import maintain as action
+
+    if sum(one is not None for one in (hosts, move, cancel, now)) > 1:
+        raise click.UsageError("HOSTS, --move, --cancel, --begin: one of them")
+    if hosts or move:
+        if begin is None or until is None or (reason is None) != (hosts is None):
+            raise click.UsageError("HOSTS need --from, --until and --reason; --move ID needs --from and --until")
+        return action.maintain(options, mail, (begin, until), hosts or "", reason or "", words, move)
+    if begin or until or reason or mail != MailOptions():
+        raise click.UsageError("which nodes? gpuadmin maintain [OPTIONS] HOSTS [-- VERB...]")
+    if cancel is not None:
+        return action.take_back(options, cancel)
+    return action.list_announcements(options) if now is None else action.begin_window(options, now)
 
 
 @click.command("run", cls=HostCommand)

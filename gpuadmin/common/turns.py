@@ -21,6 +21,10 @@ ENDS: Mapping[str, tuple[str, str]] = {
     "cancelled": ("an admin ended it", "관리자가 종료했습니다"),
     "own": ("you ended it", "본인이 종료했습니다"),
     "node": ("its node failed", "노드에 문제가 생겼습니다"),
+    "preempted": (
+        "preempted: a group that comes first on its node needed it",
+        "노드를 먼저 쓰는 그룹에 필요해서 중단되었습니다",
+    ),
 }
 _WORDS = {
     "en": {
@@ -30,6 +34,9 @@ _WORDS = {
         "begun": "{job}: your GPUs are ready until {end} ({gpus}). Log in there: ssh {node}",
         "ends-subject": "Less than an hour left: {job}, on {nodes}",
         "ends": "{job}: ends at {end} ({gpus}). Save what you need. `gpu extend` asks for more time.",
+        "preempted-subject": "Preempted: {job} ends at {end}",
+        "preempted": "{job}: preempted: {owner} comes first on {nodes} and needs it now. Your GPUs go back at {end} "
+        "({gpus}): save what you need. `gpu why` says whether the job is in the queue again then.",
         "ended-subject": "Ended: {job}: {why}",
         "ended": "{job}: ended at {at}: {why} ({gpus}). {used}",
         "lost-subject": "A GPU does not answer: {job}, on {nodes}",
@@ -47,6 +54,9 @@ _WORDS = {
         "begun": "{job}: GPU를 받았습니다({gpus}, {end}까지). 접속: ssh {node}",
         "ends-subject": "한 시간 안에 끝납니다: {job}, {nodes}",
         "ends": "{job}: {end}에 끝납니다({gpus}). 필요한 것은 저장해 두세요. 연장 요청: `gpu extend`",
+        "preempted-subject": "작업이 중단됩니다: {job}, {end}",
+        "preempted": "{job}: {nodes} 노드를 먼저 쓰는 {owner} 그룹에 지금 필요해서 중단됩니다. GPU는 {end}에 "
+        "반납됩니다({gpus}). 필요한 것은 저장하세요. 그 뒤 다시 대기하는지는 `gpu why`로 볼 수 있습니다.",
         "ended-subject": "끝났습니다: {job}: {why}",
         "ended": "{job}: {at}에 끝났습니다({gpus}). 이유: {why}. {used}",
         "lost-subject": "GPU가 응답하지 않습니다: {job}, {nodes}",
@@ -63,8 +73,8 @@ _WORDS = {
 @dataclass(frozen=True)
 class Turn:
     """One thing to tell. `at`, `end`: seconds since 1970. `whys`: why it ended → how many of its tasks. `used`: part of
-    the time, and bytes of memory at most and of the GPU; None: not measured. `lost`: which GPUs. `name`: its person's
-    word, which may be anything."""
+    the time, and bytes of memory at most and of the GPU; None: not measured. `lost`: which GPUs. `owner`: the group
+    whose node it has to leave. `name`: its person's word, which may be anything."""
 
     kind: str
     key: str
@@ -78,6 +88,7 @@ class Turn:
     whys: tuple[tuple[str, int], ...] = ()
     used: tuple[float, float, float] | None = None
     lost: str = ""
+    owner: str = ""
 
 
 def line(turn: Turn, language: str, form: str = "") -> str:
@@ -94,10 +105,10 @@ def line(turn: Turn, language: str, form: str = "") -> str:
         used = words["used"].format(round(100 * turn.used[0]), *(f"{x / 1e9:.1f}" for x in turn.used[1:]))
     name = one_line(turn.name, 40).replace("=?", "= ?")
     job = words["job"].format(turn.job, f" “{name}”" if name else "")
-    said = words[turn.kind + form].format(
+    said = words[("preempted" if turn.owner else turn.kind) + form].format(
         job=job + (words["tasks"].format(tasks) if tasks > 1 else ""), nodes=turn.nodes or "–",
         node=turn.nodes.split(",")[0], gpus=words["gpus"].format(turn.gpus, turn.nodes or "–"), end=clock(turn.end),
-        at=clock(turn.at), why=", ".join(whys), used=used, lost=turn.lost,
+        at=clock(turn.at), why=", ".join(whys), used=used, lost=turn.lost, owner=turn.owner,
     )  # fmt: skip
     return said[:1].upper() + said[1:]
 

@@ -44,9 +44,13 @@ WHY: Mapping[str, tuple[str, str]] = {
         "요청한 시간이 끝나기 전에 그 노드의 예약이 시작되거나 노드가 지금 작업을 받지 않습니다. 시간을 줄이거나 다른 "
         "노드를 요청하거나 기다리세요",
     ),
+    "maintenance": (
+        "Maintenance of a node begins before the job would end: it waits until that is over, or ask for less time",
+        "요청한 시간이 끝나기 전에 노드 점검이 시작됩니다. 점검이 끝날 때까지 기다리거나 시간을 줄여 요청하세요",
+    ),
     "later": (
-        "The job's start time has not come, or its node failed and it starts again soon",
-        "노드 문제로 곧 다시 시작하거나, 예정된 시각을 기다립니다",
+        "The job's start time has not come, or its node failed or it was preempted and it starts again soon",
+        "노드 문제나 중단 뒤 곧 다시 시작하거나, 예정된 시각을 기다립니다",
     ),
     "held": (
         "The job was held, by its person or an admin (scontrol release)",

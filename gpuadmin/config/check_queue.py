@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpuadmin.common.names import SLURM_WORDS
 from gpuadmin.common.text import listed, the_page
 from gpuadmin.config.finding import Finding, nobody_in
 from gpuadmin.config.load import Site
 from gpuadmin.config.queue import any_granted, has_notebooks, is_address, saved, takes_jobs, there
+from gpuadmin.config.schema.slurm import Owns, Slurm
+from gpuadmin.similar import did_you_mean
 
 
 def of_notebooks(site: Site) -> Iterator[Finding]:
@@ -103,3 +105,20 @@ def of_queue(site: Site) -> Iterator[Finding]:
             "set it to granted, or slurm_node: false for those nodes in the inventory",
         )
     yield from nobody_in(site, "gpuadmin.yml: slurm.groups", [group.name for group in section.groups])
+    yield from _owned(section, [one.name for one in taking])
+
+
+def _owned(section: Slurm, nodes: Sequence[str]) -> Iterator[Finding]:
+    """What is wrong with the nodes of groups. `nodes`: those that take jobs."""
+    owners: dict[tuple[str, str], str] = {}
+    for group in section.groups:
+        where, owns = f"gpuadmin.yml: slurm.groups: {group.name}: owns", group.owns or Owns.model_construct()
+        things = [*(("nodes", one) for one in owns.nodes), *(("types", one) for one in owns.types)]
+        for kind, name in dict.fromkeys(things):
+            if other := owners.get((kind, name)):
+                message = f"{kind}: {name} is {other}'s already, and nobody says which of them comes first"
+                yield Finding("error", where, message, "name it in one group; people of both can be one group")
+            owners.setdefault((kind, name), group.name)
+            if kind == "nodes" and name not in nodes:
+                hint = did_you_mean(name, nodes) or "name a host of the group gpu that takes jobs"
+                yield Finding("error", where, f"nodes: {name} is not a node of the queue", hint)

@@ -26,6 +26,7 @@ from ..common.queries import GIVEN
 from ..common.samples import Sample
 from . import given_page, notebooks, plots, queries, usage_page, views
 from .announced import announced
+from .answer_turns import AnswerTurns
 from .buttons import Buttons
 from .door import Door
 from .files import DashboardError
@@ -35,7 +36,6 @@ from .queue import queue_page
 from .snapshot import Snapshot, take_snapshot
 from .status_page import StatusPage, status_page, write_status
 from .texts import say
-from .turns import Turns
 from .viewer import Settings, Viewer
 
 _DAYS = (7, 30)  # for which a person's hours are added up
@@ -76,7 +76,7 @@ class Dashboard:
         self._written, self._alive = "", alive
         self._kept: tuple[float, Snapshot | None] = 0.0, None
         self._looking: asyncio.Task[Snapshot] | None = None
-        self._turns = Turns()
+        self._turns = AnswerTurns()
         self._buttons = Buttons(door, access, self._pages, settings)
 
     def routes(self, files: str) -> list[Route | Mount]:
@@ -171,7 +171,7 @@ class Dashboard:
 
     async def _person(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         name = await self._require_known(request.path_params["name"], viewer, found)
-        async with self._turns.of(viewer.name):
+        async with self._turns.take(viewer.name):
             spent = dict(zip(_DAYS, await asyncio.gather(*(self._spent(name, days) for days in _DAYS))))
         page = views.person_page(name, found, viewer, spent)
         return self._page(request, "person.html", found, viewer, {"person": page})
@@ -198,7 +198,7 @@ class Dashboard:
 
     async def _given(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         begin, end = given_page.choose_span(time.time())
-        async with self._turns.of(viewer.name):
+        async with self._turns.take(viewer.name):
             answer = await self._asked.over_time(GIVEN, begin, end, STEP)
         return self._page(request, "given.html", found, viewer, given_page.given_page(answer, end, found))
 
@@ -226,7 +226,7 @@ class Dashboard:
         if period is None or by not in usage_page.BY:
             raise HTTPException(404)
         begin, end = usage_page.weeks(period)
-        async with self._turns.of(viewer.name):
+        async with self._turns.take(viewer.name):
             asked = [self._asked.now(query(period), 300.0, slow=True) for query in usage_page.QUERIES]
             waited = [
                 self._asked.over_time(usage_page.query_waits(share, period), begin, end, usage_page.WEEK)
@@ -272,7 +272,7 @@ class Dashboard:
         end = time.time() // step * step  # a whole step: somebody who asks a moment later asks the same
         asked = query(step)
         begin = end - seconds
-        async with self._turns.of(viewer.name):
+        async with self._turns.take(viewer.name):
             answers = await asyncio.gather(*(self._asked.over_time(one, begin, end, step) for one in asked.values()))
         made = make(dict(zip(asked, answers)), end, seconds, step, choose_language(request, self._settings))
         return JSONResponse({"span": span, "plots": made}, headers={"Cache-Control": "no-store"})

@@ -14,11 +14,11 @@ from starlette.responses import Response
 from ..common.names import name_gpu_type
 from ..common.pressed import Pressed, press
 from .access import Access, read_form
+from .answer_turns import AnswerTurns
 from .door import Door
 from .files import DashboardError
 from .pages import Pages, choose_language
 from .snapshot import Snapshot
-from .turns import Turns
 from .viewer import Settings, Viewer
 
 #: What is said where nothing was done, by the word for why: an HTTP status and the key of a text.
@@ -35,7 +35,7 @@ class Buttons:
 
     def __init__(self, door: Door | None, access: Access, pages: Pages, settings: Settings) -> None:
         self._door, self._access, self._pages, self._settings = door, access, pages, settings
-        self._turns = Turns()
+        self._turns = AnswerTurns()
 
     def offer(self, viewer: Viewer, look: Snapshot) -> dict[str, object]:
         """What a page needs for its buttons: their names, types of GPUs, and what makes the secret of a form."""
@@ -71,7 +71,7 @@ class Buttons:
         """Have it done, and show what `gpu` says."""
         assert self._door is not None
         try:
-            async with self._turns.of(viewer.name):
+            async with self._turns.take(viewer.name):
                 status, text = await self._door.ask(pressed)
         except DashboardError as error:
             print(f"dashboard: {error}", file=sys.stderr)

@@ -28,6 +28,9 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         "constrain": list(section.constrain),
         "groups": groups,
         "hours": max(group["hours"] for group in groups),
+        "owned": [{"group": one.name, **one.owns.model_dump()} for one in section.groups if one.owns is not None],
+        "notice": section.notice,
+        "preempted": section.preempted,
         "nodes": [
             {
                 "name": one.name,
@@ -153,7 +156,7 @@ def _told(cluster: Cluster, host: Host) -> dict[str, Any]:
     if not cluster.asked("divide_gpus", {}) or not takes_jobs(cluster.site, cluster.hosts, host):
         return {}
     controller = slurm_controller(cluster, cluster.members("slurm")[0])
-    return {name: controller[name] for name in ("nodes", "hours", "address")}
+    return {name: controller[name] for name in ("nodes", "hours", "address", "owned", "notice", "preempted")}
 
 
 def _name(site: str) -> str:

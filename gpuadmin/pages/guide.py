@@ -96,6 +96,7 @@ def values(
         "queue": settings.slurm is not None,
         "self_service": find_self_service(settings, hosts),
         "job_mails": settings.slurm is not None and settings.mail is not None and bool(settings.slurm.mail),
+        "owned": settings.slurm if settings.slurm and any(one.owns for one in settings.slurm.groups) else None,
         "extend": None if settings.slurm is None else settings.slurm.extend,
         "beside_queue": beside,
         "beside": sorted(set(beside.values())),  # how GPUs are given there

@@ -28,6 +28,7 @@ MAIL = {"mail_dir": "directory", "preview": "preview", "again": "again"}
 #: verb → more arguments with which it is called, besides CALLS and those without --check
 MORE: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "announce": (("--en", "Tomorrow", "--ko", "내일", "--until", "2099-01-01"),),
+    "maintain": (("--from", "2099-01-01", "--until", "2099-01-02", "--reason", "x", "node1"),),
     "add-user": (("yuna", "--email", "yuna@example.org", "--key", public_key("yuna"), "--mail"),),
     "change-user": (("minji", "--no-docker"),),
     "idle": (("--act",),),

@@ -27,6 +27,7 @@ ELSEWHERE = {
     "usage",  # against a real Prometheus, in tests/unit/monitoring
     "dashboard",  # against a real service, there, and on light hosts in test_dashboard.py
     "move-docker",  # on light hosts: it is between two daemons of one host
+    "maintain",  # on light hosts, which have a queue: test_windows.py
     "audit", "compare", "hand-over",  # on light hosts: they read files and ask programs, which are there as well
     # on light hosts: virtual machines have no GPUs
     "drain", "grants", "resume",

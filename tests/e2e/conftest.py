@@ -7,6 +7,7 @@ import pytest
 from tests.support import imaging, where
 from tests.support.lab_cluster import KEEP, LAB, RELEASES, REPOSITORY, Cluster
 from tests.support.labs import nothing_left, provisioned_lab, remembered_lab
+from tests.support.queued_cluster import begin_queued
 from tests.support.where import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 
 __all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
@@ -63,6 +64,12 @@ def minji(provisioned: Cluster) -> Cluster:
     """The same with minji on it, and nobody else."""
     provisioned.begin("minji", lambda: provisioned.add("minji"))
     return provisioned
+
+
+@pytest.fixture
+def with_queue(provisioned: Cluster) -> Cluster:
+    """The same with minji and jiho on it, and with the queue of `queued`."""
+    return begin_queued(provisioned)
 
 
 @pytest.fixture(scope="session")

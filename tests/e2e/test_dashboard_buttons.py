@@ -36,8 +36,12 @@ except OSError as error:
 
 
 @pytest.fixture
-def pressing(cluster: Cluster) -> Iterator[Cluster]:
-    with cluster.settings(lambda text: f"{text}\n{SETTINGS}\n"), monitor_host(cluster), queued(cluster, SLURM) as found:
+def pressing(with_queue: Cluster) -> Iterator[Cluster]:
+    with (
+        with_queue.settings(lambda text: f"{text}\n{SETTINGS}\n"),
+        monitor_host(with_queue),
+        queued(with_queue, SLURM) as found,
+    ):
         yield found
 
 

@@ -13,7 +13,7 @@ from tests.support.lab_cluster import Cluster
 from tests.support.monitored import SETTINGS, monitor_host
 from tests.support.queued_cluster import SLURM, queued
 
-pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.slow]  # light hosts, which have GPUs
+pytestmark = [pytest.mark.lab, pytest.mark.root]  # light hosts, which have GPUs
 NODE = "node1"
 #: A stand-in for PyTorch, which labs cannot fetch: whether a GPU can be used is whether its device can be opened.
 TORCH = """
@@ -45,9 +45,9 @@ TRAIN = "import torch\nprint('GPU', torch.cuda.is_available())\n"
 
 
 @pytest.fixture
-def site(cluster: Cluster) -> Iterator[Cluster]:
+def site(with_queue: Cluster) -> Iterator[Cluster]:
     """With a queue and a monitor host; minji and jiho are new."""
-    with monitor_host(cluster), queued(cluster, f"{SLURM}\n{SETTINGS}") as found:
+    with monitor_host(with_queue), queued(with_queue, f"{SLURM}\n{SETTINGS}") as found:
         yield found
 
 

@@ -18,8 +18,8 @@ SELF = "gpus: {access: granted, self_service: {gpus: 1, hours: 2}}"
 
 
 @pytest.fixture
-def queue(cluster: Cluster) -> Iterator[Cluster]:
-    with queued(cluster) as found:
+def queue(with_queue: Cluster) -> Iterator[Cluster]:
+    with queued(with_queue) as found:
         yield found
 
 

@@ -22,8 +22,8 @@ EXCEPTION = ("--hours", "9", "--reason", "paper", "--yes")  # longer than anybod
 
 
 @pytest.fixture
-def queue(cluster: Cluster) -> Iterator[Cluster]:
-    with queued(cluster) as found:
+def queue(with_queue: Cluster) -> Iterator[Cluster]:
+    with queued(with_queue) as found:
         yield found
 
 
@@ -189,8 +189,8 @@ def _a_project(queue: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_what_somebody_has_booked_is_theirs_alone(cluster: Cluster) -> None:
-    with queued(cluster, "slurm: {constrain: [], hours: 4, gpus: 4, book: {gpus: 2, hours: 2, lead: 0}}") as queue:
+def test_what_somebody_has_booked_is_theirs_alone(with_queue: Cluster) -> None:
+    with queued(with_queue, "slurm: {constrain: [], hours: 4, gpus: 4, book: {gpus: 2, hours: 2, lead: 0}}") as queue:
         at = queue.person("minji", NODE, "date -d '+90 seconds' '+%F %H:%M'").strip()
         assert f"{NODE} with its GPUs (2) is yours" in queue.person(
             "minji", NODE, f"gpu book --at '{at}' --node {NODE}"

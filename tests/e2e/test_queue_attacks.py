@@ -90,8 +90,8 @@ LEAVES = (
 
 
 @pytest.fixture
-def queue(cluster: Cluster) -> Iterator[Cluster]:
-    with queued(cluster) as found:
+def queue(with_queue: Cluster) -> Iterator[Cluster]:
+    with queued(with_queue) as found:
         yield found
 
 

@@ -18,8 +18,8 @@ SLEEPS = "-D / -o /dev/null --wrap 'srun sleep 3000'"
 
 
 @pytest.fixture
-def queue(cluster: Cluster) -> Iterator[Cluster]:
-    with queued(cluster) as found:
+def queue(with_queue: Cluster) -> Iterator[Cluster]:
+    with queued(with_queue) as found:
         yield found
 
 

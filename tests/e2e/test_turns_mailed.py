@@ -18,9 +18,9 @@ RECORDS = "/var/lib/gpuadmin/slurm"
 
 
 @pytest.fixture
-def mailed(cluster: Cluster) -> Iterator[Cluster]:
+def mailed(with_queue: Cluster) -> Iterator[Cluster]:
     """A queue that mails; minji and jiho have addresses."""
-    with cluster.settings(lambda text: f"{text}\nmail: {json.dumps(MAIL)}\n"), queued(cluster) as found:
+    with with_queue.settings(lambda text: f"{text}\nmail: {json.dumps(MAIL)}\n"), queued(with_queue) as found:
         for name in ("minji", "jiho"):
             found.gpuadmin("change-user", name, "--email", f"{name}@example.org", "--yes")
         found.admin(CONTROLLER, LOOK)  # it looks once without telling anybody
@@ -68,7 +68,7 @@ def test_a_turn_is_told_by_mail(mailed: Cluster) -> None:
     # the mail server is away when an admin ends it, and nothing is lost
     mailed.admin(CONTROLLER, "systemctl stop sink")
     mailed.admin(CONTROLLER, f"scancel {mine}")
-    mailed.wait(lambda: mailed.ssh("admin", CONTROLLER, f"sacct -nXj {mine} -o end | grep -v Unknown"))
+    mailed.wait(lambda: mailed.ssh("admin", CONTROLLER, f"sudo sacct -nXj {mine} -o end | grep -v Unknown"))
     for _ in range(3):
         mailed.admin(CONTROLLER, LOOK)
     quiet(mailed)

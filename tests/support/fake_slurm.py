@@ -54,6 +54,9 @@ token=$(printf %s "$*" | sed -n 's/.*\\x1e\\([0-9a-f]*\\).*/\\1/p')
 """
 _NO_RESERVATIONS = """case "$*" in *reservation) echo '{"reservations": []}'; exit;; esac
 """
+#: Nobody comes first anywhere.
+_NO_GROUPS = """case "$*" in *partition) exit;; esac
+"""
 
 
 def slurm(directory: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:
@@ -61,6 +64,7 @@ def slurm(directory: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> 
     for name, script in programs.items():
         path = directory / name
         none = _NO_RESERVATIONS if name == "scontrol" and "reservation" not in script else ""
+        none += _NO_GROUPS if name == "scontrol" and "partition" not in script else ""
         path.write_text(f"#!/bin/sh\n{none}{_MARKED.format(script) if name == 'squeue' else script}\n")
         path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{directory}:/usr/bin:/bin")

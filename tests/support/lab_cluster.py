@@ -43,6 +43,8 @@ class Cluster:
         #: The type of what homes are mounted with. Light hosts have no NFS: mergerfs stands in.
         self.nfs = "fuse.mergerfs" if light else "nfs4"
         self.keys = site.parent / "keys"
+        #: The saved state that the lab was put to last.
+        self.state = ""
         self._commands: list[subprocess.Popen[str]] = []
 
     def saved_states(self) -> list[str]:
@@ -99,12 +101,14 @@ class Cluster:
     def save(self, state: str) -> None:
         """Save the lab, and who is on the site."""
         self.lab("save", state, "--replace")
+        self.state = state
         shutil.copy(self.site / "users.yml", self._people(state))
 
     def restore(self, state: str) -> None:
         """Put the lab back to a saved state, with the people of then; the site remembers nobody who came since."""
         self.end_commands()
         self.lab("restore", state)
+        self.state = state
         (self.site / "runs" / "uids.json").unlink(missing_ok=True)
         if self._people(state).exists():
             shutil.copy(self._people(state), self.site / "users.yml")

@@ -264,6 +264,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "user-guide": (),
     "call-for-applications": (),
     "announce": ("--list",),
+    "maintain": (),
     "add-user": ("yuna", "--check"),
     "add-user from a table": ("--from", "{site}/people.csv", "--check"),
     "add-user from a list": ("--from", "{site}/people.yml", "--check"),

@@ -11,12 +11,15 @@ from .images import Roots, Switch
 
 @dataclass(frozen=True)
 class Announcement:
-    """A text that holds from one moment to another, in seconds since the epoch."""
+    """A text that holds from one moment to another, in seconds since the epoch. `closed_from`, `closed_until`: of the
+    window that it announces; no grant of a GPU runs into it."""
 
     id: Annotated[str, Pattern("[a-z0-9-]{1,40}", "an id")]
     begin: int
     end: int
     text: Annotated[str, Shown(8000)]
+    closed_from: int = 0
+    closed_until: int = 0
 
 
 @dataclass(frozen=True)

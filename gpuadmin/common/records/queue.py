@@ -45,6 +45,10 @@ class QueueNode:
     gpus: Optional[Count] = None
 
 
+#: How the reservation of a window of maintenance is called; the announcement's id follows.
+WINDOW = "gpuadmin-window-"
+
+
 @dataclass(frozen=True)
 class Reservation:
     """Nodes that are somebody's from a time on; `users`: empty where they are of nobody in particular."""
@@ -90,6 +94,16 @@ class Group:
     cpus: Optional[int] = None
     memory: Optional[int] = None
     nodes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Owns:
+    """What a group comes first on: ``nodes``, and all with GPUs of ``types``. ``others``: preempted, or never there."""
+
+    group: str
+    nodes: Sequence[str] = ()
+    types: Sequence[str] = ()
+    others: str = "preempted"
 
 
 @dataclass(frozen=True)

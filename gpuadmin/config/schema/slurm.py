@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from gpuadmin.config.fields import GroupName
+from gpuadmin.common.names import name_gpu_type
+from gpuadmin.config.fields import GroupName, HostName
 from gpuadmin.config.schema.base import Model
 from gpuadmin.config.schema.metrics import WebAddress
 
@@ -42,6 +43,22 @@ class Book(Model):
     ] = 1
 
 
+GpuType = Annotated[str, Field(min_length=1, max_length=80), AfterValidator(name_gpu_type)]
+
+
+class Owns(Model):
+    """Nodes that are a group's: its people's jobs come first there."""
+
+    nodes: Annotated[list[HostName], Field(description="These nodes.")] = []
+    types: Annotated[
+        list[GpuType], Field(description="All nodes with GPUs of these types (`gpu list`) that no group names itself.")
+    ] = []
+    others: Annotated[
+        Literal["preempted", "never"],
+        Field(description="Others' jobs get what is free there and are preempted when the group needs it; or never."),
+    ] = "preempted"
+
+
 class OwnShare(Model):
     """A group of people (`group` in users.yml) with its own share and limits. What is left out is as for everybody."""
 
@@ -54,6 +71,7 @@ class OwnShare(Model):
     memory: Annotated[Memory | None, Field(description="As `slurm.memory`.")] = None
     nodes: Annotated[Nodes | None, Field(description="As `slurm.nodes`.")] = None
     book: Annotated[Book | None, Field(description="As `slurm.book`.")] = None
+    owns: Annotated[Owns | None, Field(description="The nodes that are this group's.")] = None
 
 
 class Slurm(Model):
@@ -127,6 +145,13 @@ class Slurm(Model):
             "controllers `cpuset` and `memory` of cgroup v2 for this: `[]` where they lack them."
         ),
     ] = ["cores", "memory"]
+    preempted: Annotated[
+        Literal["requeue", "end"],
+        Field(description="Whether jobs that leave a node which another group `owns` are in the queue again, or end."),
+    ] = "requeue"
+    notice: Annotated[
+        int, Field(ge=0, le=1440, description="So many minutes before, they are told: by mail, terminal and SIGTERM.")
+    ] = 5
     groups: Annotated[list[OwnShare], Field(description="Groups of people with other shares or limits.")] = []
 
     @model_validator(mode="after")

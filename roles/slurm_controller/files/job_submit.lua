@@ -1,14 +1,30 @@
 -- Managed by gpuadmin. slurmctld asks it whenever somebody submits or changes a job.
 
--- What an admin's exception is called, its QOS as well.
+-- What an admin's exception is called, its QOS as well, and the partition where it runs on nodes of groups.
 local EXCEPTION = "exception"
 -- Of slurm.h: its first byte is the state, the others are flags.
 local RUNNING = 1
+
+-- A job that names no partition runs where its group comes first, or else nobody does; then beside others.
+local function find_partitions(partitions, names)
+   local found = {}
+   for _, name in ipairs(names) do
+      -- one that only its jobs keep takes no further ones
+      if partitions[name] ~= nil and partitions[name].state_up % 2 == 1 then
+         found[#found + 1] = name
+      end
+   end
+   return #found > 0 and table.concat(found, ",") or nil
+end
 
 function slurm_job_submit(job, partitions, uid)
    -- it is known as root's before it has the QOS, which Slurm gives to no job that is being submitted
    if uid == 0 and job.name == EXCEPTION then
       job.admin_comment = EXCEPTION
+      job.partition = find_partitions(partitions, {"gpu", EXCEPTION})
+   elseif job.partition == nil then
+      local own = "own-" .. (job.account or job.default_account or "")
+      job.partition = find_partitions(partitions, {partitions[own] ~= nil and own or "gpu", "guest"})
    end
    return slurm.SUCCESS
 end

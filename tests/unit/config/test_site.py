@@ -362,6 +362,18 @@ CHECKS = {
         with_queue(QUEUE, "slurm: {groups: [{name: labb}]}"),
         "warning", "slurm.groups", "nobody in users.yml has `group: labb`",
     ),
+    "a node of two groups": (
+        with_queue(QUEUE, "slurm: {groups: [{name: a, owns: {nodes: [node1]}}, {name: b, owns: {nodes: [node1]}}]}"),
+        "error", "slurm.groups: b: owns", "nodes: node1 is a's already",
+    ),
+    "a type of two groups": (
+        with_queue(QUEUE, "slurm: {groups: [{name: a, owns: {types: [H100]}}, {name: b, owns: {types: [h100]}}]}"),
+        "error", "slurm.groups: b: owns", "types: h100 is a's already",
+    ),
+    "a group's node that is none": (
+        with_queue(QUEUE, "slurm: {groups: [{name: a, owns: {nodes: [nodee1]}}]}"),
+        "error", "slurm.groups: a: owns", "nodes: nodee1 is not a node of the queue",
+    ),
     "limits of a group of nobody's": (
         {"gpuadmin.yml": "name: x\nlimits: {people: [{groups: [labb], memory: 8G}]}\n"},
         "warning", "limits.people", "nobody in users.yml has `group: labb`",

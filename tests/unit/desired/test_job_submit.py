@@ -49,10 +49,33 @@ def test_an_exception_is_changed_by_root_alone(given: str, allowed: bool) -> Non
     assert said == ("0" if allowed else "-1")
 
 
+UP, DRAIN = 3, 2
+NAMES = ("gpu", "guest", "own-phd", "exception")
+PARTITIONS = "{" + ", ".join(f"['{name}'] = {{state_up = {UP}}}" for name in NAMES) + "}"
+
+
+@pytest.mark.parametrize(
+    ("job", "uid", "partition"),
+    [
+        ("default_account = 'phd'", 20001, "own-phd,guest"),
+        ("default_account = 'people'", 20001, "gpu,guest"),
+        ("default_account = 'people', account = 'phd'", 20001, "own-phd,guest"),  # Slurm judges whether they are in it
+        ("default_account = 'phd', partition = 'gpu'", 20001, "gpu"),
+        ("name = 'exception', default_account = 'phd'", 0, "gpu,exception"),
+        ("name = 'exception', default_account = 'phd'", 20001, "own-phd,guest"),
+    ],
+)
+def test_where_a_job_runs(job: str, uid: int, partition: str) -> None:
+    script = f"local job = {{{job}}}; slurm_job_submit(job, {PARTITIONS}, {uid}); print(job.partition)"
+    assert lua(script) == partition
+    drained = script.replace(f"['guest'] = {{state_up = {UP}", f"['guest'] = {{state_up = {DRAIN}")
+    assert lua(drained) == partition.removesuffix(",guest"), "one that only its jobs keep"
+
+
 @pytest.mark.parametrize(
     ("uid", "name", "known"), [(0, "exception", "exception"), (20001, "exception", "nil"), (0, "x", "nil")]
 )
 def test_an_exception_is_known_from_the_beginning(uid: int, name: str, known: str) -> None:
     """And nobody makes one by its name."""
-    script = f"local job = {{name = '{name}'}}; print(slurm_job_submit(job, nil, {uid}), job.admin_comment)"
+    script = f"local job = {{name = '{name}'}}; print(slurm_job_submit(job, {{}}, {uid}), job.admin_comment)"
     assert lua(script).split() == ["0", known]

@@ -152,6 +152,10 @@ def test_what_the_controller_is_told_again_where_gpus_are_divided() -> None:
     told = [variables(Cluster(settings, HOSTS, asked), HOSTS[number])["slurm_node_told"] for number in (0, 1)]
     assert told[0]["address"] == "10.0.0.9"
     assert [one["name"] for one in told[0]["nodes"]] == ["gpu1", "gpu3"]
+    assert (told[0]["owned"], told[0]["notice"], told[0]["preempted"]) == ([], 5, "requeue")
+    owns = {"nodes": ["gpu1"], "types": ["NVIDIA H100 PCIe"], "others": "never"}
+    found = of(3, {"groups": [{"name": "phd", "owns": owns}]})["slurm_controller_owned"]
+    assert found == [{"group": "phd", **owns, "types": ["h100-pcie"]}]
     assert told[1] == of(0, {})["slurm_node_told"] == {}, "it takes no jobs; another verb"
 
 

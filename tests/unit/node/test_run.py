@@ -22,7 +22,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import (
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.report import Reports, UserReport
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished, LateError, program, run, run_command
-from ansible_collections.gpuadmin.node.plugins.module_utils.unit_status import said
+from ansible_collections.gpuadmin.node.plugins.module_utils.unit_status import print_outcome
 
 
 def test_what_a_program_complains_of() -> None:
@@ -239,7 +239,7 @@ def test_a_unit_that_does_not_stop() -> None:
 
 
 def test_what_a_unit_says(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(["this", "that"], []) == 0
+    assert print_outcome(["this", "that"], []) == 0
     assert capsys.readouterr() == ("this\nthat\n", "")
-    assert said([], ["one is open"]) == 1
+    assert print_outcome([], ["one is open"]) == 1
     assert capsys.readouterr() == ("", "Error: one is open\n")

@@ -111,6 +111,15 @@ def test_a_grant_begins_and_ends(host: GatedHost, tmp_path: Path) -> None:
     assert grants.read(host.places.state) == ([], [])
 
 
+@pytest.mark.holds("an admin grants nothing into a window unseen")
+def test_nothing_is_granted_into_a_window(host: GatedHost) -> None:
+    now = int(time.time())
+    text = f'[{{"closed_from": {now + 60}, "closed_until": {2**31}}}]'
+    (Path(host.places.state) / "announcements.json").write_text(text)
+    with pytest.raises(NodeError, match="this node is maintained from"):
+        operations.change_grants(operations.GrantsOrder(wanted()), True, host.places)
+
+
 @pytest.mark.root
 def test_a_look_says_who_has_the_gpu_open_now(host: GatedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is open when a grant begins stays open; of the person of the grant nobody needs to hear it."""

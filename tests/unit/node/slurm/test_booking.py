@@ -71,6 +71,14 @@ def answer(request: str, policy: Policy = POLICY) -> tuple[int, str]:
     return extend_service.answered(os.getuid(), request, policy, NOW)
 
 
+@pytest.mark.holds("nobody books a node that another group comes first on")
+def test_a_node_of_another_group_is_not_booked(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = {"gpu1": "phd", "gpu3": "people"}
+    monkeypatch.setattr(booking.partitions, "look_owned", lambda: booking.partitions.Owned(owners))
+    assert answer(f"book 1 1 {NOW + DAY} gpu1") == (1, "book-many 4")
+    assert answer(f"book 1 1 {NOW + DAY} gpu3")[0] == 0, "it is their own group's"
+
+
 def test_a_node_is_booked_for_that_person_alone(controller: Controller) -> None:
     begin = NOW + DAY
     assert answer(f"book 2 8 {begin}") == (0, f"booked 1 gpu1 4 {begin} {begin + 8 * HOUR}")

@@ -134,14 +134,14 @@ def test_somebody_with_as_many_jobs_as_one_may_have(bin: Path, monkeypatch: pyte
 
 def test_what_cannot_be_read_is_empty(bin: Path) -> None:
     shown(bin, job9=json.dumps(SAID))
-    assert exceptions.said(["9"]) == {"9": SAID}
-    assert exceptions.said(["8"]) == {"8": NOTHING}
+    assert exceptions.read_comments(["9"]) == {"9": SAID}
+    assert exceptions.read_comments(["8"]) == {"8": NOTHING}
     for odd in ("{odd", "[1]", "", json.dumps(SAID)[:-1]):
         shown(bin, job9=odd)
-        assert exceptions.said(["9"]) == {"9": NOTHING}
+        assert exceptions.read_comments(["9"]) == {"9": NOTHING}
     (bin / "shown").unlink()
-    assert exceptions.said(["9"]) == {"9": NOTHING}
-    assert exceptions.said([]) == {}
+    assert exceptions.read_comments(["9"]) == {"9": NOTHING}
+    assert exceptions.read_comments([]) == {}
 
 
 def test_slurm_is_asked_once_about_all(bin: Path) -> None:

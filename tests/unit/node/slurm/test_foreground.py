@@ -29,7 +29,7 @@ def test_the_exit_status_and_the_environment_are_the_commands(script: str, statu
 def test_what_is_over_is_asked_to_end_and_then_ended(tmp_path: Path) -> None:
     asked = f"trap 'echo asked >{tmp_path}/asked' TERM; while :; do sleep 0.05; done"
     began = time.monotonic()
-    assert run_foreground(["sh", "-c", asked], os.environ, lambda: True, looks=0.3, grace=0.5) == 137
+    assert run_foreground(["sh", "-c", asked], os.environ, lambda: 0.5, looks=0.3) == 137
     assert (tmp_path / "asked").read_text() == "asked\n"
     assert time.monotonic() - began < 10
 

@@ -1,5 +1,6 @@
 """`gpu run`: what is submitted, when the command runs, and that the job ends with it."""
 
+import fcntl
 import json
 import os
 import pwd
@@ -174,13 +175,14 @@ def test_tmp_is_everybodys(bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     start(bin, HERE)
     monkeypatch.setattr(gpu_run, "secrets", SimpleNamespace(token_hex=lambda _: bin.name))
     lock = Path(f"/tmp/gpu-run-{bin.name}")
-    assert gpu.main(["run", "sh", "-c", f"rm {lock}; exit 3"], sleep=no_pause) == 3
-    lock.mkdir()  # as what is another's: not exchanged
+    assert gpu.main(["run", "sh", "-c", f"rmdir {lock}; exit 3"], sleep=no_pause) == 3
+    (lock / "x").mkdir(parents=True)  # as what is another's: not exchanged
     try:
         assert gpu.main(["run", "true"], sleep=no_pause) == 1
     finally:
+        (lock / "x").rmdir()
         lock.rmdir()
-        Path(f"{lock}.new").unlink(missing_ok=True)
+        Path(f"{lock}.new").rmdir()
     assert "nothing was run" in capsys.readouterr().err
     assert called(bin)[-2:] == ["scancel", "12"]
 
@@ -209,7 +211,9 @@ def test_the_job_ends_when_nobody_has_the_lock(tmp_path: Path, monkeypatch: pyte
     assert job.wait(20) == 0
     assert not lock.exists()
     # a command that does not listen when who runs it is killed goes on, and keeps it
-    there = subprocess.Popen([*words, f"trap '' HUP; : >{tmp_path}/began; exec sleep 3"], env=in_repository())
+    there = subprocess.Popen(
+        [*words, f"trap '' HUP; stat -c %a {lock} >{tmp_path}/began; exec sleep 3"], env=in_repository()
+    )
     job = job_script(tmp_path, monkeypatch, lock, 20)
     while not (tmp_path / "began").exists():
         time.sleep(0.05)  # it begins by itself
@@ -217,3 +221,18 @@ def test_the_job_ends_when_nobody_has_the_lock(tmp_path: Path, monkeypatch: pyte
     time.sleep(1.2)  # longer than the job looks away
     assert job.poll() is None
     assert job.wait(20) == 0
+    assert (tmp_path / "began").read_text() == "700\n", "nobody else may open it, and so lock it"
+
+
+@pytest.mark.root
+def test_what_somebody_else_locks_keeps_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = tmp_path / "lock"
+    lock.mkdir()
+    os.chown(lock, 12345, 12345)
+    held = os.open(lock, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert job_script(tmp_path, monkeypatch, lock, 20).wait(10) == 0
+        assert lock.exists()
+    finally:
+        os.close(held)

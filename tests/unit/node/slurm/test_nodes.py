@@ -17,6 +17,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.nodes import (
 )
 
 from gpuadmin.common.names import name_gpu_type
+from gpuadmin.common.records.queue import Owns
 from tests.support.fake_slurm import slurm
 
 DECLARED = {"name": "gpu1", "address": "10.0.0.1", "gpus": None}
@@ -188,6 +189,22 @@ def test_a_controller_that_is_down_keeps_no_configuration_from_its_place(
     slurm(tmp_path, monkeypatch, scontrol=scontrol)
     operations.write_nodes(document(tmp_path, {"gpu1": HAS}), False, state=str(tmp_path))
     assert (tmp_path / "etc/nodes.conf").exists()
+
+
+@pytest.mark.holds("a partition that goes stays while there are jobs")
+@pytest.mark.parametrize(("jobs", "stays"), [([], False), (["minji"], True), (None, True)])
+def test_a_partition_that_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: list[str] | None, stays: bool
+) -> None:
+    """Slurm would end its jobs. What slurmctld does not say may be jobs."""
+    (tmp_path / "etc").mkdir()
+    monkeypatch.setattr(operations.queue, "owners", lambda: jobs)
+    before = replace(document(tmp_path, {"gpu1": HAS}), owned=[Owns("phd", ["gpu1"])])
+    operations.write_nodes(before, False, state=str(tmp_path))
+    assert "PartitionName=own-phd Nodes=gpu1 State=UP" in (tmp_path / "etc/nodes.conf").read_text()
+    operations.write_nodes(document(tmp_path, {"gpu1": HAS}), False, state=str(tmp_path))
+    kept = "PartitionName=own-phd Nodes=gpu1 State=DRAIN PreemptMode=OFF" in (tmp_path / "etc/nodes.conf").read_text()
+    assert kept == stays
 
 
 @pytest.mark.holds("no line for Slurm is made of a GPU's name")

@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import job_turns, mail_choice, notices, queue
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import (
+    job_turns,
+    mail_choice,
+    notices,
+    owned,
+    partitions,
+    queue,
+)
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.gpu_jobs import build_use_command
 
 from gpuadmin.common.waiting import LOST
@@ -227,7 +234,7 @@ def test_a_lost_gpu_is_told_to_whoever_has_it(host: Host, serve: StartServer) ->
     answer = host.answer
 
     def detail(command: Sequence[str]) -> str:
-        if command[0] == "sacct":
+        if command[0] == "sacct" or command[-1] == "partition":
             return answer(command)
         node = {"name": "gpu1", "memory": {"allocated": 1}, "cpus": {"count": 1}}
         resources = {"nodes": {"allocation": [node]}}
@@ -239,6 +246,25 @@ def test_a_lost_gpu_is_told_to_whoever_has_it(host: Host, serve: StartServer) ->
     host.look()
     assert server.recipients == ["minji@example.org"]
     assert "GPU 0 of gpu1 does not answer" in text(server)
+
+
+def test_who_has_to_leave_a_group_s_node(host: Host, serve: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve()
+    host.port = server.port
+    host.look()
+    host.jobs = [job(), job("5", "jiho")]
+    found = partitions.Owned({"gpu1": "phd"}, ["gpu1"], 300, True)
+    until = {"4": NOW + 400, "5": 0}
+    monkeypatch.setattr(owned, "look_guests", lambda jobs: [(one, until[one["id"]], found) for one in jobs])
+    for _ in range(3):
+        host.look()
+    assert server.recipients == ["minji@example.org"]
+    assert "preempted: phd comes first on gpu1 and needs it now. Your GPUs go back at" in text(server)
+    host.jobs, host.rows = [], [over("4", "PREEMPTED", end=NOW + 400)]
+    host.look(600)
+    assert subjects(server)[1:] == [
+        "Ended: job 4 “train.sh”: preempted: a group that comes first on its node needed it"
+    ]
 
 
 @pytest.mark.holds("who has turned mails off gets none")

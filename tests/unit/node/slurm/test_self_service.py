@@ -85,6 +85,18 @@ def test_free_gpus_are_taken_and_given_back(host: GatedHost) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.holds("nobody takes a GPU of a node that is maintained")
+def test_a_window_of_maintenance(host: GatedHost) -> None:
+    """What is taken ends before it, and is said to; while it lasts nothing is taken."""
+    file, now = Path(host.places.state) / "announcements.json", int(time.time())
+    file.write_text(f'[{{"closed_from": {now + 1800}, "closed_until": {now + 9000}}}]')
+    status, (word, _, until, *_) = ask(host, MINJI, "take 1 2 run")
+    assert (status, word, int(until)) == (0, "taken-window", now + 1800)
+    file.write_text(f'[{{"closed_from": {now - 60}, "closed_until": {now + 9000}}}]')
+    assert ask(host, JIHO, "take 1 1 run") == (1, ["maintained"])
+
+
+@pytest.mark.root
 @pytest.mark.holds("nobody takes a GPU for longer than the rule allows")
 @pytest.mark.parametrize(
     ("request_", "word"),

@@ -17,7 +17,7 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
 
 
-def said(done: Sequence[str], problems: Sequence[str]) -> int:
+def print_outcome(done: Sequence[str], problems: Sequence[str]) -> int:
     """Print what a unit has done and what went wrong. Returns its status."""
     for line in done:
         print(line)

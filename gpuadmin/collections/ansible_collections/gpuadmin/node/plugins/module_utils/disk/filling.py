@@ -6,7 +6,7 @@ from ..files import make_directory
 from ..limits import amounts, docker_amounts, room
 from ..metrics.exposition import Samples
 from ..metrics.running import RUN, write
-from ..unit_status import said
+from ..unit_status import print_outcome
 from . import amount_notices, home_quotas
 
 TEXT = "room.prom"
@@ -18,7 +18,7 @@ def main(places: room.Places | None = None, directory: str = f"{RUN}/room", warn
     code = room.main(where)
     held = docker_amounts.hold(where)
     homes = home_quotas.hold(where)
-    code = said([*held.done, *homes.done], [*held.problems, *homes.problems]) or code
+    code = print_outcome([*held.done, *homes.done], [*held.problems, *homes.problems]) or code
     amount_notices.tell_docker(amounts.load(where.state), warnings, where.state)
     make_directory(directory, 0o755, sync=False)
     write(directory, TEXT, samples(places).render())

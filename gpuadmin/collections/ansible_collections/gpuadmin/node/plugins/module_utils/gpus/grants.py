@@ -28,7 +28,7 @@ from ..files import make_directory, read_bytes, sync_directory, unlink_if_presen
 from ..lookup import name_of
 from ..paths import RUN, STATE
 from ..run import Finished, Runner
-from . import gate
+from . import gate, windows
 from .gate import Settings
 
 DIRECTORY = "gpu-grants"
@@ -105,6 +105,8 @@ def read(state: str = STATE, run: str = RUN) -> tuple[list[Grant], list[str]]:
             continue
         # guard: what has ended opens nothing, though its file is still there -> found.update({grant.id: grant})
         if grant.id not in over:
+            if grant.source != SOURCE:  # Slurm holds windows by itself
+                grant = replace(grant, until=windows.find_end(state, grant.begin, grant.until))
             found[grant.id] = grant  # of a job that began under a release before: the later one is in memory
     return list(found.values()), problems
 

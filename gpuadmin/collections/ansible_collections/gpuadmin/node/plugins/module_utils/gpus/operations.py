@@ -23,7 +23,7 @@ from ..operation import operation
 from ..root.operations import ensure_files
 from ..root.session import close_session, open_session
 from ..run import program
-from . import device_files, gate, grants, kernels, mig, pci, reconcile
+from . import device_files, gate, grants, kernels, mig, pci, reconcile, windows
 from .gate import Settings
 from .grants import Grant
 from .look import Expected, judge, look
@@ -202,6 +202,10 @@ def change_grants(document: GrantsOrder, check: bool, places: gate.Places | None
         if document.grant is not None and all(one.id != document.grant.id for one in found):
             with nothing_begun():  # a refusal says that nothing was changed
                 others = [one for one in found if one not in ending]
+                end = windows.find_end(where.state, int(now), document.grant.until)
+                if end < document.grant.until:  # guard: an admin grants nothing into a window unseen
+                    moment = time.strftime("%Y-%m-%dT%H:%M", time.localtime(end))
+                    raise NodeError(f"this node is maintained from {moment} on: grant --until then")
                 new = _new(document.grant, settings, problems, there, parts, others, now, where)
             until = time.strftime("%Y-%m-%d %H:%M", time.localtime(new.until))
             done.append(f"grant {grants.words(new.gpus)} to {new.user} until {until}")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from ..cgroups import slices
 from ..errors import NodeError, in_words
 from ..files import flocked, read_bytes, write_atomic
-from ..unit_status import Outcome, said
+from ..unit_status import Outcome, print_outcome
 from . import gate, grants
 from .device_files import all_files, gpus
 from .gate import Places, Settings, apply, forget, has_drop_in, keep_out
@@ -39,7 +39,7 @@ class Reconciled(Outcome):
 def close(places: Places | None = None) -> int:
     """At a boot, before anything acts for people: have the gate closed to all. Grants open it afterwards. Exit 0."""
     where = places or Places()
-    return said(keep_out(where, gate.read(where.settings)), [])
+    return print_outcome(keep_out(where, gate.read(where.settings)), [])
 
 
 def lock_path(places: Places) -> str:

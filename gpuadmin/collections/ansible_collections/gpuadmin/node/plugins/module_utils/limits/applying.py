@@ -24,7 +24,7 @@ from ..files import flocked, write_atomic
 from ..lookup import Lookup, owner, system_lookup
 from ..paths import RUN, STATE
 from ..run import Runner, run_command
-from ..unit_status import SETTLE, Outcome, said
+from ..unit_status import SETTLE, Outcome, print_outcome
 from . import records, worded
 from .bounds import ALL, IN_FORCE, NPROC, OWN, TOGETHER, UNITS, Bounds, Machine, as_kernel, drop_ins
 
@@ -51,7 +51,7 @@ class Places:
 def main(places: Places | None = None) -> int:
     """Apply what limits.json says. 1 where something is not in force."""
     outcome = apply(places or Places())
-    return said(outcome.done or ["the limits are as they should be"], outcome.problems)
+    return print_outcome(outcome.done or ["the limits are as they should be"], outcome.problems)
 
 
 def load(places: Places) -> Wanted | None:

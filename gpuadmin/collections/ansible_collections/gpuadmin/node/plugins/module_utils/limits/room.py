@@ -20,7 +20,7 @@ from ..errors import NodeError, in_words
 from ..files import flocked, sync_filesystem
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
 from ..paths import RUN, STATE
-from ..unit_status import Outcome, said
+from ..unit_status import Outcome, print_outcome
 from . import records
 
 RECORD = "disks.json"
@@ -83,7 +83,7 @@ class Tree:
 def main(places: Places | None = None) -> int:
     """Have limits follow what is free. 1 where one is not in force."""
     kept = keep(places or Places(), None, check=False, patience=0)
-    return said(kept.done, kept.problems)
+    return print_outcome(kept.done, kept.problems)
 
 
 def load(places: Places) -> Rooms | None:

@@ -41,7 +41,7 @@ def samples(jobs: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, str]
         else:
             labels["notebook"] = "yes" if one["name"] == notebook.NAME else ""
             found.put("gpuadmin_queue_until_timestamp_seconds", one["end"], **labels, nodes=one["nodes"])
-    made = exceptions.said([one["id"] for one in jobs if one["qos"] == EXCEPTION and one["gpus"]][:MOST_JOBS])
+    made = exceptions.read_comments([one["id"] for one in jobs if one["qos"] == EXCEPTION and one["gpus"]][:MOST_JOBS])
     for id, one in made.items():
         found.put("gpuadmin_queue_exception", 1, id=id, who=one["who"], reason=one["reason"])
     for node in nodes:

@@ -17,7 +17,7 @@ from gpuadmin.common.records.queue import Policy
 
 from ..errors import NodeError
 from ..run import run
-from . import queue
+from . import partitions, queue
 from .policy import RefusedError
 
 #: What a booking is called: this, its person, and which of theirs it is. Slurm gives no name twice, so asking two nodes
@@ -38,6 +38,11 @@ class Reservation(records.Reservation):
         head = NAME.format(user, "")
         number = queue.number(self.name[len(head) :]) if self.name.startswith(head) else None
         return number if list(self.users) == [user] else None
+
+    @property
+    def window(self) -> bool:
+        """Whether it holds a window of maintenance (gpuadmin maintain)."""
+        return self.name.startswith(records.WINDOW)
 
     @property
     def booked(self) -> bool:
@@ -76,7 +81,8 @@ def _several(text: str) -> list[str]:
 def book(user: str, gpus: int, hours: int, begin: int, node: str, policy: Policy, now: float) -> str:
     """Book a node for somebody. ``gpus``: at least so many; ``node``: empty: any. Raises RefusedError, NodeError."""
     queue.alive()
-    allowed = policy.book.get(group_of(user))
+    group = group_of(user)
+    allowed = policy.book.get(group)
     if allowed is None:  # guard: nobody books where the site says nothing of it
         raise RefusedError("no-booking")
     if hours > allowed.hours:  # guard: no booking is longer than the site allows
@@ -97,6 +103,9 @@ def book(user: str, gpus: int, hours: int, begin: int, node: str, policy: Policy
     fitting = [one for one, number in counts.items() if number >= gpus and node in ("", one)]
     # guard: nobody books a node with more GPUs than the site allows -> fitting
     candidates = [one for one in fitting if counts[one] <= allowed.gpus]
+    owners = partitions.look_owned().owners
+    # guard: nobody books a node that another group comes first on -> candidates
+    candidates = [one for one in candidates if owners.get(one) in (None, group)]
     if not candidates:
         raise RefusedError(f"book-many {allowed.gpus}")
     number = next(one for one in range(1, allowed.standing + 1) if one not in mine)

@@ -23,7 +23,7 @@ STARTS = 20.0
 _NOTED = {"JobArrayID": 32, "admin_comment": 4096}
 
 
-def said(jobs: Sequence[str]) -> dict[str, dict[str, str]]:
+def read_comments(jobs: Sequence[str]) -> dict[str, dict[str, str]]:
     """What the makers of exceptions have said, by job: ``id``, ``who``, ``reason``. Each is empty where it cannot be
     read."""
     try:
@@ -35,7 +35,7 @@ def said(jobs: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def parse_comment(text: str) -> dict[str, str]:
-    """What the maker of an exception has said, from its AdminComment, as ``said`` has it."""
+    """What the maker of an exception has said, from its AdminComment, as ``read_comments`` has it."""
     try:
         read = json.loads(text)
     except (ValueError, RecursionError):

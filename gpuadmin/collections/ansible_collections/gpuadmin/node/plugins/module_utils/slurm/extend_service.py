@@ -53,7 +53,7 @@ def extend(user: str, id: str, hours: int, policy: Policy) -> str:
         raise RefusedError(f"not-running {id}")
     # guard: an exception gets more time from an admin alone
     if mine["qos"] == EXCEPTION:
-        who = re.sub(r"[^\w.@-]", "", exceptions.said([id])[id]["who"])[:64]
+        who = re.sub(r"[^\w.@-]", "", exceptions.read_comments([id])[id]["who"])[:64]
         raise RefusedError(f"exception {id} {mine['end']} {who or '?'}")
     if policy.extend == "never":  # guard: nobody gets more time where the site says never
         raise RefusedError("never")

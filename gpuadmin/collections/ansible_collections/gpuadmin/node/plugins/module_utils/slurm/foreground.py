@@ -44,15 +44,14 @@ def _handled(wanted: Mapping[int, Callable[[int, object], None]]) -> Iterator[No
 def run_foreground(
     command: Sequence[str],
     environment: Mapping[str, str],
-    is_over: Callable[[], bool],
+    seconds_left: Callable[[], float],
     keep: Sequence[int] = (),
     *,
     looks: float = LOOKS,
-    grace: float = GRACE,
 ) -> int:
     """Run a command, and return what a shell calls its exit status: 143 after SIGTERM.
 
-    When ``is_over`` says so it is asked to end, and ended after ``grace`` seconds. ``keep``: descriptors that it
+    When ``seconds_left`` has some it is asked to end, and ended after them. ``keep``: descriptors that it
     inherits. If we are killed, it is told that its terminal has gone.
     """
     process: subprocess.Popen[bytes] | None = None
@@ -76,9 +75,9 @@ def run_foreground(
         while not select.select([watch], [], [], seconds)[0]:
             if ending:
                 process.kill()
-            elif is_over():
+            elif left := seconds_left():
                 process.terminate()
-                seconds, ending = grace, True
+                seconds, ending = left, True
         os.close(watch)
         status = process.wait()
     return status if status >= 0 else 128 - status

@@ -6,8 +6,8 @@ import time
 
 from ..gpus import reconcile
 from ..gpus.gate import Places
-from ..unit_status import said
-from . import job_use, slice_limits
+from ..unit_status import print_outcome
+from . import job_use, owned, slice_limits
 
 
 def main(places: Places | None = None) -> int:
@@ -15,5 +15,7 @@ def main(places: Places | None = None) -> int:
     where = places or Places()
     outcome = reconcile.reconcile(where)
     job_use.look(where)
+    told = owned.tell_terminals(where)
     limits = slice_limits.apply(where, time.time())
-    return said([*outcome.done, *limits.done] or ["nothing is to be done"], [*outcome.problems, *limits.problems])
+    done = [*outcome.done, *told, *limits.done]
+    return print_outcome(done or ["nothing is to be done"], [*outcome.problems, *limits.problems])

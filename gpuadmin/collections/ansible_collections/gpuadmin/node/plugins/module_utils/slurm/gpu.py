@@ -28,6 +28,8 @@ from . import (
     gpu_run,
     mail_choice,
     notebook,
+    owned,
+    partitions,
     queue,
     shares,
     turn,
@@ -42,8 +44,8 @@ from .gpu_words import (
     estimate,
     had,
     parse,
+    print_answer,
     print_table,
-    said,
     spoken,
     waiting,
 )  # fmt: skip
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
     """Exit 0; 1 where the queue refuses or does not answer; 2 for what cannot be asked; 130 for who stops waiting."""
     language = spoken(arguments, os.environ)
     if arguments[:1] == [gpu_run.IN_JOB] and len(arguments) > 3:
-        return gpu_run.run_here(arguments[1], arguments[2], arguments[3:], TEXTS[language])
+        return gpu_run.run_here(arguments[1], arguments[2], arguments[3:], language)
     try:
         asked = parse(arguments, os.environ, time.time())
     except UsageError as error:
@@ -127,6 +129,8 @@ def show(asked: Asked) -> int:
     for node, (_, devices) in nodes.items():
         if devices:
             print(words["devices"].format(node, ", ".join(devices)))
+    for line in owned.describe(partitions.look_owned(), asked.language):
+        print(line)
     for node, reason in closed.items():
         print(words["closed"].format(node, reason))
     return 0
@@ -170,6 +174,8 @@ def why(asked: Asked) -> int:
     for one in mine:
         line = waiting(one, asked.language) + estimate(one, words, time.time()) if one["waits"] else ""
         print("\n".join(f"{one['id']}: {line}" for line in ([line] if line else had(one, words))))
+    for line in owned.describe_guests(mine, asked.language):
+        print(line)
     if not mine:
         print(words["none"])
     with suppress(NodeError):  # where Slurm does not say, the rest is said
@@ -177,7 +183,8 @@ def why(asked: Asked) -> int:
             print(line)
     for node, reason in (queue.closed() if any(one["waits"] for one in mine) else {}).items():
         print(words["closed"].format(node, reason))
-    for line in gpu_book.lines(gpu_book.own(booking.reservations()), asked.language):
+    booked = gpu_book.lines(gpu_book.own(booking.reservations()), asked.language)
+    for line in (*booked, *gpu_book.windows(asked.language)):
         print(line)
     return 0
 
@@ -207,14 +214,14 @@ def extend(asked: Asked) -> int:
     if len(running) > 1:  # guard: it is not guessed which job somebody means
         print(sentences["which"].format(" ".join(running)), file=sys.stderr)
         return 2
-    return said(ask(f"extend {running[0]} {asked.hours or 1}"), sentences)
+    return print_answer(ask(f"extend {running[0]} {asked.hours or 1}"), sentences)
 
 
 def mail(asked: Asked) -> int:
     """Whether mails come about one's jobs, and in which language; or how they are to."""
     sentences = ASKED[asked.language]
     if asked.mail:
-        return said(ask(f"mail {asked.mail}"), sentences)
+        return print_answer(ask(f"mail {asked.mail}"), sentences)
     word, _ = mail_choice.read().get(name_of(os.getuid()) or "", ("on", 0))
     print(sentences[f"mail-{word}"])
     return 0

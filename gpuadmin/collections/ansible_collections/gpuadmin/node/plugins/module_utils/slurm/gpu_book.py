@@ -10,7 +10,7 @@ from ..lookup import name_of
 from . import booking, queue
 from .booking import Reservation
 from .extend_service import ask
-from .gpu_words import Asked, clock, said
+from .gpu_words import Asked, clock, print_answer
 from .texts import ASKED
 
 #: Seconds of a booking below which nothing is begun in it.
@@ -21,18 +21,26 @@ def book(asked: Asked) -> int:
     """Book, give a booking back, or show one's own."""
     words = ASKED[asked.language]
     if asked.cancel:
-        return said(ask(f"cancel {asked.cancel}"), words)
+        return print_answer(ask(f"cancel {asked.cancel}"), words)
     if asked.at is None:
         mine = own(booking.reservations())
         print("\n".join(lines(mine, asked.language)) or words["no-bookings"])
         return 0
     request = f"book {asked.gpus} {asked.hours or 1} {asked.at} {asked.node}".strip()
-    return said(ask(request), words)
+    return print_answer(ask(request), words)
 
 
 def own(found: Sequence[Reservation]) -> list[Reservation]:
     user = name_of(os.getuid())
     return [one for one in found if user is not None and one.number(user) is not None]
+
+
+def windows(language: str) -> list[str]:
+    """A line for each window of maintenance; nothing where Slurm does not say."""
+    try:
+        return lines([one for one in booking.reservations() if one.window], language)
+    except NodeError:
+        return []
 
 
 def lines(found: Sequence[Reservation], language: str) -> list[str]:
@@ -42,7 +50,8 @@ def lines(found: Sequence[Reservation], language: str) -> list[str]:
     for one in found:
         number = None if user is None else one.number(user)
         who = words["yours"].format(number) if number else ", ".join(one.users) or one.name
-        result.append(words["line"].format(who, ", ".join(one.nodes), clock(one.begin), clock(one.end)))
+        kind = "window" if one.window else "line"
+        result.append(words[kind].format(who, ", ".join(one.nodes), clock(one.begin), clock(one.end)))
     return result
 
 

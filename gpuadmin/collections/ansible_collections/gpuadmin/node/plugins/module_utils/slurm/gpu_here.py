@@ -18,9 +18,9 @@ from ..files import read_bytes
 from ..gpus.grants import OF_JOBS
 from ..paths import RUN, STATE
 from . import extend_service
-from .foreground import run_foreground
+from .foreground import GRACE, run_foreground
 from .gpu_run import visible, with_devices
-from .gpu_words import Asked, clock, said
+from .gpu_words import Asked, clock, print_answer
 from .texts import HERE, TEXTS
 
 #: The site's rule, on nodes that have one.
@@ -55,19 +55,19 @@ def _run(asked: Asked) -> int:
         return 127
     answer = ask(f"take {asked.gpus} {asked.hours} run")
     if answer is None or answer[0]:
-        return said(answer, words)
-    _, id, until, _place, *names = answer[1]
-    say(words["taken"].format(id, clock(int(until)), _place))
+        return print_answer(answer, words)
+    word, id, until, _place, *names = answer[1]
+    say(words[word].format(id, clock(int(until)), _place))
     grant = f"{RUN}{OF_JOBS}/{id}.json"
 
-    def is_over() -> bool:
-        ended = not os.path.exists(grant)
-        if ended:
-            say(words["run-over"])
-        return ended
+    def seconds_left() -> float:
+        if os.path.exists(grant):
+            return 0
+        say(words["run-over"])
+        return GRACE
 
     try:
-        return run_foreground(with_devices(asked.command, names), {**os.environ, **visible(names)}, is_over)
+        return run_foreground(with_devices(asked.command, names), {**os.environ, **visible(names)}, seconds_left)
     finally:
         answer = ask(f"release {id}")
         # where nobody answers the node sees within a minute that this process has ended
@@ -76,17 +76,17 @@ def _run(asked: Asked) -> int:
 
 
 def _get(asked: Asked) -> int:
-    return said(ask(f"take {asked.gpus} {asked.hours} get"), HERE[asked.language])
+    return print_answer(ask(f"take {asked.gpus} {asked.hours} get"), HERE[asked.language])
 
 
 def _release(asked: Asked) -> int:
-    return said(ask("release all"), HERE[asked.language])
+    return print_answer(ask("release all"), HERE[asked.language])
 
 
 def _list(asked: Asked) -> int:
     words, answer = HERE[asked.language], ask("list")
     if answer is None or answer[0]:
-        return said(answer, words)
+        return print_answer(answer, words)
     for one in answer[1][1:]:
         place, state, who, until = one.split("|")
         print(words[f"is-{state}"].format(place, who, clock(int(until))))

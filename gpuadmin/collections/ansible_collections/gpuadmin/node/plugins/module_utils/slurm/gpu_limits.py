@@ -9,7 +9,7 @@ from gpuadmin.common.records.queue import Group
 
 from ..files import read_bytes
 from ..lookup import name_of
-from . import booking, policy, queue
+from . import booking, owned, partitions, policy, queue
 from .gpu_words import Asked, describe_exceptions, gpus, numbered
 from .texts import TEXTS
 
@@ -64,6 +64,8 @@ def show(asked: Asked) -> int:
         print(mine["exempt"])
     elif site.idle_hours:
         print(mine["idle" if site.idle_notice else "idle-told"].format(site.idle_hours, site.idle_notice))
+    for line in owned.describe(partitions.look_owned(), asked.language):
+        print(line)
     for line in describe_exceptions((job for job in queue.ask_jobs() if job["user"] == user), words):
         print(line)
     return 0

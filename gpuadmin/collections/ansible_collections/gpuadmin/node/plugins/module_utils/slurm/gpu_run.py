@@ -1,8 +1,9 @@
 """What `gpu run` does: it queues, runs a command when the turn comes, and gives the GPUs back when that has ended. It
 runs as whoever calls it.
 
-The job is on the GPUs' node, where a file says whether the command runs: who runs it has the file locked, so that the
-kernel says how it ended, whatever killed whom. The job waits for that lock, and ends.
+The job is on the GPUs' node, where a directory says whether the command runs: who runs it has it locked, so that the
+kernel says how it ended, whatever killed whom. The job waits for that lock, and ends. Everybody can read the
+directory's name in command lines; only the person may open it, so nobody else can lock it and keep the job.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import shlex
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -23,19 +25,19 @@ from ..errors import NodeError
 from ..files import read_bytes
 from ..gpus.grants import OF_JOBS, SOURCE
 from ..paths import RUN
-from . import queue, turn
-from .foreground import interruptible, run_foreground
+from . import owned, queue, turn
+from .foreground import GRACE, interruptible, run_foreground
 from .gpu_words import Asked, had
 from .texts import TEXTS
 
 NAME = "gpu-run"
 BEGINS = 120  # seconds from a job's start in which its command has to begin
 _PLAIN = ("--chdir=/", "--output=/dev/null", "--export=NIL", "--no-requeue")
-#: What the job does. A file that cannot be locked says nothing of its command: then the job has its whole time.
+#: What the job does. A directory that cannot be locked says nothing of its command: then the job has its whole time.
 _DOES = """scontrol update JobId=$SLURM_JOB_ID Comment={open}
 for second in $(seq {begins}); do [ -e {lock} ] && break; sleep 1; done
-[ ! -e {lock} ] || flock --shared {lock} true || exec sleep infinity
-rm -f {lock}"""
+[ ! -O {lock} ] || flock --shared {lock} true || exec sleep infinity
+[ ! -O {lock} ] || rmdir {lock}"""
 PROGRAM = "/usr/local/bin/gpu"
 #: What this program is called with, on the job's node, where that is another one.
 IN_JOB = "in-job"
@@ -49,7 +51,7 @@ def run(asked: Asked, sleep: Callable[[float], None]) -> int:
         return 127
     if asked.detach:
         return _detach(asked, say)
-    lock = f"/tmp/gpu-run-{secrets.token_hex(16)}"  # nobody else knows it
+    lock = f"/tmp/gpu-run-{secrets.token_hex(16)}"
     does = _DOES.format(open=queue.OPEN, begins=BEGINS, lock=lock)
     job = None
     try:
@@ -61,11 +63,11 @@ def run(asked: Asked, sleep: Callable[[float], None]) -> int:
         if mine is None:
             say(words["ended"].format(job))
             return 1
-        say(had(mine, words)[0])
+        say("\n".join([had(mine, words)[0], *owned.describe_guests([mine], asked.language)]))
         if socket.gethostname() in mine["nodes"].split(","):
-            status = run_here(job, lock, asked.command, words)
+            status = run_here(job, lock, asked.command, asked.language)
         else:
-            status = run_foreground(build_srun_command(asked.command, job, lock), os.environ, lambda: False)
+            status = run_foreground(build_srun_command(asked.command, job, lock), os.environ, lambda: 0)
     except KeyboardInterrupt:
         say(f"\n{words['given-up']}")
         return 130
@@ -77,32 +79,38 @@ def run(asked: Asked, sleep: Callable[[float], None]) -> int:
     return status
 
 
-def run_here(job: str, lock: str, command: Sequence[str], words: Mapping[str, str]) -> int:
+def run_here(job: str, lock: str, command: Sequence[str], language: str) -> int:
     """Run the command on the job's node, with the job's GPUs alone."""
     try:
-        fresh = os.open(f"{lock}.new", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        os.mkdir(f"{lock}.new", 0o700)
+        fresh = os.open(f"{lock}.new", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(fresh, fcntl.LOCK_EX)
         os.rename(f"{lock}.new", lock)  # the job sees it locked, or not at all
     except OSError as error:  # a full disk, or somebody else's file
         raise NodeError(f"{lock}: {error.strerror}: nothing was run; try again") from None
     grant = f"{RUN}{OF_JOBS}/{SOURCE}-{job}.json"
 
-    def is_over() -> bool:
+    def seconds_left() -> float:
         try:
-            ended = not os.path.exists(grant) and all(one["id"] != job for one in queue.ask_jobs())
+            mine = [one for one in queue.ask_jobs() if one["id"] == job]
+            ended = not os.path.exists(grant) and not mine
+            leaving = [] if ended else [one for one in owned.look_guests(mine) if one[1]]
         except NodeError:  # guard: a queue that does not answer ends nobody's command
-            return False
+            return 0
+        for one, until, found in leaving:
+            print(owned.format_leave(one, until, found, language), file=sys.stderr)
+            return max(1, until - time.time())
         if ended:
-            print(words["run-over"].format(job), file=sys.stderr)
-        return ended
+            print(TEXTS[language]["run-over"].format(job), file=sys.stderr)
+        return GRACE if ended else 0
 
     gpus = read_gpus(grant)
     try:
         # a command that outlives us keeps its GPUs: it inherits the lock
-        return run_foreground(with_devices(command, gpus), {**os.environ, **visible(gpus)}, is_over, (fresh,))
+        return run_foreground(with_devices(command, gpus), {**os.environ, **visible(gpus)}, seconds_left, (fresh,))
     finally:
         with suppress(FileNotFoundError):  # /tmp is tidied in days
-            os.unlink(lock)
+            os.rmdir(lock)
 
 
 def build_srun_command(command: Sequence[str], job: str, lock: str) -> list[str]:

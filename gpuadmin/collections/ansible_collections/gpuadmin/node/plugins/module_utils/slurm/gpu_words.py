@@ -209,7 +209,7 @@ def describe_asked(one: Mapping[str, Any], words: Mapping[str, str]) -> str:
 
 
 def numbered(number: int, said: str) -> str:
-    """A number in words. ``said``: of one, and after a ``|`` of several where that differs."""
+    """A number in words. ``read_comments``: of one, and after a ``|`` of several where that differs."""
     one, _, several = said.partition("|")
     return (several or one if number != 1 else one).format(number)
 
@@ -233,14 +233,14 @@ def describe_exceptions(jobs: Iterable[Mapping[str, Any]], words: Mapping[str, s
     """A line for each that an admin has made, of these jobs: what, for whom, and why."""
     found = {one["id"]: one for one in jobs if one["qos"] == EXCEPTION}
     lines = []
-    for id, made in exceptions.said(list(found)).items():
+    for id, made in exceptions.read_comments(list(found)).items():
         one = found[id]
         what = one["user"], gpus(one["gpus"], words), one["nodes"] or "–", clock(one["end"])
         lines.append(words["exception"].format(id, made["who"] or "?", *what, made["reason"] or "?"))
     return lines
 
 
-def said(answer: tuple[int, Sequence[str]] | None, words: Mapping[str, str]) -> int:
+def print_answer(answer: tuple[int, Sequence[str]] | None, words: Mapping[str, str]) -> int:
     """Say what the service of the node answered (extend_service.py), by its word. Returns the exit status."""
     status, (word, *values) = (1, ["silent"]) if answer is None else answer
     values = [clock(int(one)) if re.fullmatch(r"[0-9]{9,12}", one) else one for one in values]

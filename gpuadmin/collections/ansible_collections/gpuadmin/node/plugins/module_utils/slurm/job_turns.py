@@ -12,7 +12,7 @@ from gpuadmin.common.turns import Turn
 from gpuadmin.common.waiting import lost_gpus
 
 from ..errors import NodeError
-from . import queue
+from . import owned, queue
 from .gpu_jobs import parse_use
 from .slice_limits import parse_node_share
 
@@ -25,7 +25,7 @@ _FIELDS = ("JobID", "User", "UID", "State", "Submit", "Start", "End", "ReqTRES",
 _LATELY = {"JobArrayID": 32, "UserName": 64, "State": 24, "EndTime": 24, "tres-alloc": 256, "admin_comment": 4096}
 _ENDED = "BOOT_FAIL,CANCELLED,COMPLETED,DEADLINE,FAILED,NODE_FAIL,OUT_OF_MEMORY,PREEMPTED,REQUEUED,TIMEOUT"
 _WHY = {"COMPLETED": "done", "TIMEOUT": "time", "DEADLINE": "time", "OUT_OF_MEMORY": "memory", "NODE_FAIL": "node",
-        "BOOT_FAIL": "node", "REQUEUED": "node", "CANCELLED": "cancelled", "PREEMPTED": "cancelled"}  # fmt: skip
+        "BOOT_FAIL": "node", "REQUEUED": "node", "CANCELLED": "cancelled", "PREEMPTED": "preempted"}  # fmt: skip
 
 
 def running(jobs: Iterable[Mapping[str, Any]], now: float) -> list[Turn]:
@@ -44,6 +44,15 @@ def running(jobs: Iterable[Mapping[str, Any]], now: float) -> list[Turn]:
         if not task and last <= now < one["end"] and one["end"] - one["start"] >= 2 * HOUR:
             found.append(replace(turn, kind="ends", key=f"ends {one['id']} {one['end']}", at=last))
     return found
+
+
+def leaving(jobs: Iterable[Mapping[str, Any]], now: float) -> list[Turn]:
+    """Whose job has to leave a node that a group comes first on. Raises NodeError."""
+    return [
+        Turn("ends", f"preempted {one['id']} {one['start']}", one["user"], one["id"].partition("_")[0], now,
+             one["gpus"], one["nodes"], until, _name(one["name"]), owner=owned.find_owner(found, one["nodes"]))
+        for one, until, found in owned.look_guests(jobs) if until
+    ]  # fmt: skip
 
 
 def lost(

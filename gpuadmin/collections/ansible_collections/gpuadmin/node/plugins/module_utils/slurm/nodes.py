@@ -11,14 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuadmin.common.names import SLURM_WORDS, name_gpu_type
+from gpuadmin.common.records.queue import Owns
 
 from ..errors import NodeError
 from ..fields import quoted, whole_number
+from . import partitions
 from .divided import Part, parts
 
 #: Of a node's memory jobs get so much; the rest is the system's.
 FOR_JOBS = 0.95
-PARTITION = "gpu"
 #: The type of a whole GPU beside MIG devices where nobody says what it is: Slurm takes types of all or of none.
 WHOLE = "whole"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -79,8 +80,11 @@ def known(
     return found
 
 
-def nodes_conf(nodes: Sequence[Node], hours: int, controller: tuple[str, str]) -> str:
-    """The controller (its host name and address), the nodes, and the partition with all of them. A job gets its share
+def nodes_conf(
+    nodes: Sequence[Node], hours: int, controller: tuple[str, str],
+    owned: Sequence[Owns] = (), notice: int = 5, preempted: str = "requeue",
+) -> str:  # fmt: skip
+    """The controller (its host name and address), the nodes, and the partitions. A job gets its share
     of a node for each processor and GPU. Hours of GPUs count as used; so does taking a GPU's share of processors or
     memory without it, whichever is most (PriorityFlags=MAX_TRES in slurm.conf). Raises NodeError."""
     lines = [
@@ -97,10 +101,8 @@ def nodes_conf(nodes: Sequence[Node], hours: int, controller: tuple[str, str]) -
         share += f" DefCpuPerGPU={processors}"
         # guard: what keeps a GPU from others counts as that GPU -> weights
         weights = f"CPU={1 / processors:.6f},Mem={1024 / (memory * processors):.6f}G,{weights}"
-    lines.append(
-        f"PartitionName={PARTITION} Nodes={','.join(one.name for one in nodes)} Default=YES State=UP"
-        f" MaxTime={hours}:00:00 DefaultTime=1:00:00 TRESBillingWeights={weights}{share}\n"
-    )
+    rest = f"MaxTime={hours}:00:00 DefaultTime=1:00:00 TRESBillingWeights={weights}{share}"
+    lines += partitions.format_partitions({one.name: one.type for one in nodes}, owned, notice, preempted, rest)
     if not all(_ADDRESS.match(one) for one in controller):  # guard: no line for Slurm is made of a controller's name
         raise NodeError(f"{quoted(controller)} is not a host and its address")
     return f"{HEAD}SlurmctldHost={controller[0]}({controller[1]})\n" + "".join(lines)

@@ -37,7 +37,7 @@ from ..fields import valid_name
 from ..files import flocked, read_bytes, write_atomic
 from ..paths import RUN, STATE
 from . import mail_choice, queue
-from .job_turns import look_ended, lost, running
+from .job_turns import leaving, look_ended, lost, running
 
 DIRECTORY = os.path.join(STATE, "slurm")
 SETTINGS, PEOPLE, LEDGER, SEEN = "mail.json", "people.json", "mails.jsonl", "noticed.json"
@@ -242,6 +242,7 @@ def main(directory: str = DIRECTORY, clock: Callable[[], float] = time.time, run
         try:
             queue.alive()
             jobs, closed = queue.ask_jobs(), queue.closed()
+            moving = leaving(jobs, now)
             of = [
                 one for one in look_ended(max(state.get("ended", now), now - LONGEST), jobs) if one.at <= now - SETTLES
             ]
@@ -251,7 +252,7 @@ def main(directory: str = DIRECTORY, clock: Callable[[], float] = time.time, run
             return 0
         except MailError as error:
             raise NodeError(f"{error}; {error.hint}") from None
-        found = [*running(jobs, now), *lost(jobs, closed, state.setdefault("lost", {}), now), *of]
+        found = [*running(jobs, now), *moving, *lost(jobs, closed, state.setdefault("lost", {}), now), *of]
         # of an array the first task that began
         found = list({one.key: one for one in reversed(found) if valid_name(one.user)}.values())[::-1]
         for way in ("mail", "webhook"):

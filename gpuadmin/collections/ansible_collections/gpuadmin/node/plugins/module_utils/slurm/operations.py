@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
 from gpuadmin.common.records.files import File, FilesOrder
-from gpuadmin.common.records.queue import Group
+from gpuadmin.common.records.queue import Group, Owns
 
 from ..answer import Answer
 from ..documents import entries
@@ -25,7 +25,7 @@ from ..operation import operation
 from ..paths import STATE
 from ..root.operations import ensure_files
 from ..run import LateError, run, run_command
-from . import accounts, booking, draining, exceptions, nodes, notices, queue, queue_report
+from . import accounts, booking, draining, exceptions, nodes, notices, partitions, queue, queue_report
 from .accounts import ASK_PEOPLE, ASK_PROJECTS, ASK_QOS
 from .booking import Reservation
 
@@ -146,6 +146,10 @@ class SlurmNodes:
     hours: int
     #: Where nodes reach the controller, which is this host.
     address: str
+    #: The nodes that a group comes first on, and how others leave them then.
+    owned: Sequence[Owns] = ()
+    notice: int = 5
+    preempted: str = "requeue"
     #: The contents of slurm.conf and cgroup.conf; without them those that are there stay.
     slurm_conf: str = ""
     cgroup_conf: str = ""
@@ -178,9 +182,14 @@ def write_nodes(document: SlurmNodes, check: bool, state: str = STATE) -> Answer
         for one in found
     }
     given = {"slurm.conf": document.slurm_conf, "cgroup.conf": document.cgroup_conf}
+    controller = (os.uname().nodename, document.address)
+    conf = nodes.nodes_conf(found, document.hours, controller, document.owned, document.notice, document.preempted)
+    leaving = partitions.keep_partitions(_there(document.directory, "nodes.conf"), conf, [one.name for one in found])
+    # guard: a partition that goes stays while there are jobs -> False
+    conf += "".join(leaving if leaving and queue.owners() != [] else [])
     contents = {
         **{name: text or _there(document.directory, name) for name, text in given.items()},
-        "nodes.conf": nodes.nodes_conf(found, document.hours, (os.uname().nodename, document.address)),
+        "nodes.conf": conf,
         "gres.conf": nodes.gres_conf(found),
     }
     read_by_slurm(contents)
@@ -321,7 +330,7 @@ def make_exception(document: ExceptionOrder, check: bool) -> Answer:
     ending = [one for one in document.end if one in here]
     done = [f"cancel job {one}" for one in ending]
     if ending and not check:
-        noted = exceptions.said(ending) if document.why == "idle" else {}
+        noted = exceptions.read_comments(ending) if document.why == "idle" else {}
         for job, made in noted.items():
             with suppress(NodeError):  # it is only what its person reads
                 note = json.dumps({**made, "ended": "idle"}, ensure_ascii=True)

@@ -53,6 +53,7 @@ _REASONS = (
     (r"Resources|Licenses", "resources"),
     (r"(QOS|Assoc)\w*(GRES|TRES|Jobs|Cpu|Node|Mem)\w*", "limit"),
     (r"(QOS|Assoc|Partition)\w*(Wall|Time)\w*", "longest"),
+    (r"ReqNodeNotAvail, Reserved for maintenance", "maintenance"),
     (r"ReqNodeNotAvail, May be reserved for other job|Reservation", "booked"),
     (r"ReqNodeNotAvail.*|Nodes required for job are .*", "node"),
     (r"BeginTime", "later"),
@@ -152,7 +153,7 @@ def on(found: Sequence[Mapping[str, Any]], node: str) -> list[str]:
 def nodes(text: str) -> list[dict[str, str]]:
     """Each node with its state, and why it takes no job. One that does not answer gets none, minutes before Slurm calls
     it down (``*`` at its state)."""
-    rows = [line.split("|", 2) for line in text.splitlines()]
+    rows = [line.split("|", 2) for line in dict.fromkeys(text.splitlines())]  # one for each partition
     return [
         {
             "name": row[0],

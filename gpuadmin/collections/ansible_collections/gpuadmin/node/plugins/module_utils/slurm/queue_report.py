@@ -21,7 +21,7 @@ def report(*, version: bool = True) -> dict[str, Any]:
     reservations. ``version``: also slurmctld's, which takes one more program. Raises NodeError."""
     jobs, counts = queue.ask_jobs(), queue.counts(queue.ask(queue.TYPES))
     nodes = [{**one, "gpus": counts.get(one["name"])} for one in queue.nodes(queue.ask(queue.NODES))]
-    noted = exceptions.said([one["id"] for one in jobs if one["qos"] == EXCEPTION])
+    noted = exceptions.read_comments([one["id"] for one in jobs if one["qos"] == EXCEPTION])
     for one in jobs:
         one["exception"] = noted.get(one["id"])
         one["why"] = why(queue.code(one["reason"], one["gpus"]), one["reason"], "en") if one["waits"] else ""

@@ -19,7 +19,7 @@ from ..accounts.desired import load, subordinate
 from ..errors import NodeError
 from ..fields import FIRST_HUMAN_UID
 from ..files import flocked
-from ..gpus import device_files, gate, grants, look, mig, reconcile
+from ..gpus import device_files, gate, grants, look, mig, reconcile, windows
 from ..gpus.gate import Places
 from ..gpus.grants import Grant
 from ..logins.occupants import holders
@@ -83,12 +83,14 @@ def take(uid: int, pid: int, number: int, hours: int, kind: str, rule: SelfServi
         # guard: nobody takes more GPUs than the rule allows
         if sum(len(one.gpus) for one in mine) + number > rule.gpus:
             raise RefusedError(f"too-many {rule.gpus}")
+        until = windows.find_end(places.state, int(now), int(now) + 3600 * hours)
+        if until <= now:  # guard: nobody takes a GPU of a node that is maintained
+            raise RefusedError("maintained")
         states = look_at_gpus(places, found, settings, now)
         free = [gpu for gpu, (state, _, _) in states.items() if state == FREE][:number]
         if len(free) < number:
             counts = [sum(1 for one in states.values() if one[0] == state) for state in ("granted", "held", "lost")]
             raise RefusedError(f"none-free {len(free)} {' '.join(map(str, counts))}")
-        until = int(now) + 3600 * hours
         new = grants.checked(
             Grant(
                 f"run-{secrets.token_hex(4)}", name, uid, free, int(now), until, f"gpu {kind}", "", SOURCE,
@@ -101,7 +103,8 @@ def take(uid: int, pid: int, number: int, hours: int, kind: str, rule: SelfServi
             grants.delete([new.id], places.state, places.run)
             raise NodeError("; ".join([*outcome.problems, *reconcile.under_lock(places, now, whole=False).problems]))
     names = list(states)
-    return f"taken {new.id} {until} {','.join(str(names.index(gpu)) for gpu in free)} {' '.join(free)}"
+    word = "taken" if until == int(now) + 3600 * hours else "taken-window"
+    return f"{word} {new.id} {until} {','.join(str(names.index(gpu)) for gpu in free)} {' '.join(free)}"
 
 
 def release(uid: int, which: str, places: Places) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import NodeError
-from . import gpu_book, queue
+from . import gpu_book, owned, queue
 from .booking import Reservation
 from .gpu_words import Asked, clock, estimate, gpus, had, waiting
 from .texts import TEXTS
@@ -107,7 +107,8 @@ def wait_for_turn(
         line = waiting(mine[0], asked.language)
         when = estimate(mine[0], words, time.time())
         if (line, bool(when)) != said:  # an estimate that moves is not said each time
-            say(line + when)
+            later = [] if queue.code(mine[0]["reason"]) != "maintenance" else gpu_book.windows(asked.language)
+            say("\n".join([line + when, *later]))
             said = line, bool(when)
 
 
@@ -125,7 +126,8 @@ def wait_or_keep(
     except KeyboardInterrupt:
         say(f"\n{words['kept'].format(job)}")
         return 130
-    say(words["ended"].format(job) if mine is None else "\n".join(had(mine, words)))
+    lines = [] if mine is None else [*had(mine, words), *owned.describe_guests([mine], asked.language)]
+    say("\n".join(lines) or words["ended"].format(job))
     return 1 if mine is None else mine
 
 

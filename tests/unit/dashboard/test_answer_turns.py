@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from starlette.exceptions import HTTPException
 
+from gpuadmin.dashboard.answer_turns import AnswerTurns
 from gpuadmin.dashboard.prometheus import Asked, Prometheus
-from gpuadmin.dashboard.turns import Turns
 from tests.support.dashboard_service import link, running
 from tests.support.fake_prometheus import Server, answering
 
@@ -45,10 +45,10 @@ def test_how_things_are_does_not_wait_for_how_they_were(server: Server) -> None:
 
 
 def test_one_person_has_one_answer_at_a_time() -> None:
-    turns, order = Turns(), []
+    turns, order = AnswerTurns(), []
 
     async def one(name: str, number: int) -> None:
-        async with turns.of(name):
+        async with turns.take(name):
             order.append((name, number))
             await asyncio.sleep(0.05)  # Prometheus is asked
 
@@ -64,10 +64,10 @@ def test_one_person_has_one_answer_at_a_time() -> None:
 
 def test_who_asks_on_and_on_is_told_to_wait() -> None:
     """Also one who does not wait for the answers: what was asked is under way all the same, and takes memory."""
-    turns = Turns()
+    turns = AnswerTurns()
 
     async def one(name: str) -> None:
-        async with turns.of(name):
+        async with turns.take(name):
             await asyncio.sleep(0.02)  # Prometheus is asked
 
     async def many() -> list[Any]:
@@ -80,7 +80,7 @@ def test_who_asks_on_and_on_is_told_to_wait() -> None:
 @pytest.mark.needs("nginx")
 @pytest.mark.parametrize("path", ["/data/cluster", "/people/minji", "/data/people/minji"])
 def test_what_somebody_is_told_then(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuadmin.dashboard.turns.WAITING", 0)
+    monkeypatch.setattr("gpuadmin.dashboard.answer_turns.WAITING", 0)
     with running(tmp_path) as service, service.client() as browser:
         browser.post("/enter", data={"link": link()})
         answer = browser.get(path)

@@ -1,4 +1,4 @@
-"""Turns: a person gets one answer about the past after the other, and other people get theirs in between."""
+"""Answers in turn: a person gets one answer about the past after the other, and other people get theirs in between."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 WAITING = 16  # answers for which one person waits at a time
 
 
-class Turns:
+class AnswerTurns:
     """Whose turn it is. Nobody is remembered who waits for nothing."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Turns:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @contextlib.asynccontextmanager
-    async def of(self, name: str) -> AsyncIterator[None]:
+    async def take(self, name: str) -> AsyncIterator[None]:
         """Wait for that person's turn. Raises HTTPException for somebody who asks on and on."""
         if self._waiting[name] >= WAITING:  # guard: who asks on and on is told to wait
             raise HTTPException(429)

@@ -1,0 +1,64 @@
+"""Windows of maintenance, held by Slurm: a reservation of the nodes, so that no job starts that would run into it."""
+
+from __future__ import annotations
+
+import shlex
+
+from gpuadmin.actions.shared.grants import clock
+from gpuadmin.actions.shared.queue import ask, controller
+from gpuadmin.announcements import Announcement
+from gpuadmin.answers import Answers
+from gpuadmin.common.records.queue import WINDOW
+from gpuadmin.config.queue import takes_jobs
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.results import RunResult
+from gpuadmin.session import Session
+
+
+def plan_window(session: Session, builder: PlanBuilder, one: Announcement) -> None:
+    """What is planned of a window beside its announcement, and who would run into it."""
+    if one.window is None:
+        return
+    verb = f"gpuadmin {shlex.join(one.window.verb)}" if one.window.verb else "your work there"
+    builder.add("site", f"at {clock(one.window.begin)}: {verb} (gpuadmin maintain --begin {one.id})")
+    queued = _find_queued(session, one)
+    for host in one.hosts:
+        builder.add(host, f"no {'job starts' if host in queued else 'grant of a GPU is kept'} that would run into it")
+    answers = ask(session, controller(session))[0] if queued else Answers({}, {})
+    for answer in answers.known.values():
+        for job in answer["jobs"]:
+            if not job["place"] and {*job["nodes"].split(",")} & {*queued} and (job["end"] or 0) > one.window.begin:
+                builder.warn(f"{job['user']}'s job {job['id']} on {job['nodes']} goes on until {clock(job['end'])}")
+    for why in answers.unknown.values():
+        builder.warn(f"nobody knows whose jobs run into it: {why}")
+
+
+def hold(session: Session, one: Announcement, instead: Announcement | None) -> RunResult | None:
+    """Hold a window, in place of another one. None: there is none, or the queue has none of its nodes."""
+    if one.window is None or not (nodes := _find_queued(session, one)):
+        return None
+    create = (
+        "scontrol", "create", "reservation", f"ReservationName={WINDOW}{one.id}", f"Nodes={','.join(nodes)}",
+        f"StartTime=uts{one.window.begin}", f"EndTime=uts{one.window.until}", "Users=root", "Flags=MAINT,IGNORE_JOBS",
+    )  # fmt: skip
+    return _run(session, [one.id, *([instead.id] if instead else [])], shlex.join(create))
+
+
+def release(session: Session, one: Announcement) -> RunResult | None:
+    """Hold a window no longer. None as above."""
+    return _run(session, [one.id], "true") if one.window and _find_queued(session, one) else None
+
+
+def _run(session: Session, gone: list[str], then: str) -> RunResult:
+    """Slurm deletes by itself what is over: a reservation that is not there is no error."""
+    names = " ".join(f"{WINDOW}{one}" for one in gone)
+    line = (
+        f"for one in {names}; do scontrol --oneliner show reservation | grep -q ReservationName=$one' ' || continue; "
+        f"scontrol delete ReservationName=$one || exit; done; {then}"
+    )
+    return session.run("run", [controller(session)], {"command_line": line}, check=session.check, quiet=True)
+
+
+def _find_queued(session: Session, one: Announcement) -> list[str]:
+    hosts = session.site.inventory.hosts
+    return [host.name for host in hosts if host.name in one.hosts and takes_jobs(session.site.settings, hosts, host)]
