@@ -54,8 +54,13 @@ def test_a_sweep(tmp_path: Path, files: list[tuple[str, float, int]], kept: list
 
 
 def test_the_timer_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr(journals, "sweep", lambda *numbers: asked.append(numbers) or 0)
+    asked: list[tuple[int, ...]] = []
+
+    def sweep(*numbers: int) -> int:
+        asked.append(numbers)
+        return 0
+
+    monkeypatch.setattr(journals, "sweep", sweep)
     assert commands.main(["journals", "14", "512000000"]) == 0
     assert asked == [(14, 512_000_000)]
     assert commands.main(["journals", "14", "x"]) == 2
