@@ -39,6 +39,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "compare": "Find the host that is not like the others.",
         "audit": "Say which box is which, and who has power.",
         "hand-over": "List what the next admin needs; seal the secrets.",
+        "logs": "Show what hosts logged, also of one that is dead.",
         "ssh": "Log in to a host as the admin.",
         "run": "Run a command on hosts, and show what each answers.",
         "upgrade": "Upgrade the packages of hosts, one after the other.",

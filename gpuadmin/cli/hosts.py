@@ -227,6 +227,28 @@ def hand_over(options: Options, to: str | None, output: Path | None) -> int:
     return hand_over(options, to=to, output=output)
 
 
+@click.command("logs")
+@click.argument("hosts", metavar="[HOST]...", nargs=-1, shell_complete=pattern())
+@click.option("--unit", metavar="UNIT", help="Only of this unit: slurmd, or 'docker*'.")
+@click.option("--since", metavar="TIME", help="From when on, as journalctl has it: -2h, yesterday, '2026-11-29 07:00'.")
+@click.option("--until", metavar="TIME", help="Until when.")
+@click.option("--grep", metavar="PATTERN", help="Only lines that this regular expression matches.")
+@click.option("--lines", type=WholeNumber(1, 10000), default=200, show_default=True, help="The last so many of each.")
+@run_options(changes=False)
+def logs(options: Options, hosts: tuple[str, ...], lines: int, **words: str | None) -> int:
+    """Show what the system of hosts logged. The monitor host has it, also of a host that is dead.
+
+    Logins, sudo and su are among it; what else people's programs log stays on their nodes.
+
+    \b
+    gpuadmin logs gpu3 --since -2h
+    gpuadmin logs --grep Xid --since yesterday
+    """
+    from gpuadmin.actions.logs import show_logs
+
+    return show_logs(options, hosts, lines, words)
+
+
 @click.command("ssh", cls=HostCommand)
 @click.argument("host")
 @click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)

@@ -15,12 +15,18 @@ _WEB_SETTINGS = "/etc/gpuadmin/node-exporter-web.yml"
 
 def dashboard(cluster: Cluster, _host: Host) -> dict[str, Any]:
     """The role `dashboard`. ``notebooks``: where nodes are asked for them."""
-    page = cluster.metrics.get("dashboard", {})
+    page, journals = cluster.metrics.get("dashboard", {}), cluster.site.metrics.journals
     texts = ("secret", "proxy_secret", "certificate", "key", "authority", "buttons", "buttons_authority")
     return {
         "enabled": cluster.site.metrics.dashboard.enabled,
         "front_port": (cluster.site.notebooks or Notebooks()).front_port,
         "settings": page.get("settings", {}),
+        "journals": {
+            "hosts": [one["name"] for one in cluster.metrics.get("targets", [])] if journals.enabled else [],
+            "authority": cluster.metrics.get("journals_authority", ""),
+            "days": journals.keep_days,
+            "bytes": journals.host_mb * 10**6,
+        },
         "notebooks": [
             {"name": one.name, "address": one.cluster_address}
             for one in cluster.members("gpu")
@@ -33,8 +39,12 @@ def dashboard(cluster: Cluster, _host: Host) -> dict[str, Any]:
 def metrics_tls(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `metrics_tls`."""
     own = cluster.metrics.get("hosts", {}).get(host.name, {})
+    sends = cluster.site.metrics.journals.enabled and cluster.site.metrics.dashboard.enabled
+    address = next(iter(cluster.addresses("monitor")), "") if sends else ""
     return {
         "settings": _WEB_SETTINGS,
+        "journals": f"https://{f'[{address}]' if ':' in address else address}:19532" if address else "",
+        "sender": cluster.metrics.get("senders", {}).get(host.name, {"key": "", "certificate": ""}),
         "authority": cluster.metrics.get("authority", ""),
         "certificate": own.get("certificate", ""),
         "key": own.get("key", ""),

@@ -22,7 +22,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from gpuadmin.common.pressed import ASKER
 
 SECRET_BYTES = 32
-_AUTHORITY, _WEB_AUTHORITY = "gpuadmin metrics", "gpuadmin dashboard"
+_AUTHORITY, _WEB_AUTHORITY, JOURNALS = "gpuadmin metrics", "gpuadmin dashboard", "gpuadmin journals"
+_PURPOSES = {_AUTHORITY: "authority", JOURNALS: "journals authority"}  # of their keys
 _CURVE = ec.SECP256R1()
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of that curve (SP 800-186, 3.2.1.3)
 _Key = Ed25519PrivateKey | ec.EllipticCurvePrivateKey
@@ -39,9 +40,19 @@ class Identity:
     certificate: str
 
 
-def authority(secret: bytes) -> str:
-    """Given the site's secret, return the certificate (PEM) that signs all others."""
-    return _sign(secret, _AUTHORITY, _key(secret, "authority"), usage=None, alternatives=())
+def authority(secret: bytes, issuer: str = _AUTHORITY) -> str:
+    """Given the site's secret, return the certificate (PEM) that signs all others; JOURNALS: that signs senders'."""
+    return _sign(secret, issuer, _key(secret, _PURPOSES[issuer]), usage=None, alternatives=(), issuer=issuer)
+
+
+def sender(secret: bytes, name: str) -> Identity:
+    """Given a host's name, return what it shows where it sends its journal. No exporter believes its authority."""
+    key = _key(secret, f"sender {name}")
+    found = _sign(
+        secret, name, key, usage=ExtendedKeyUsageOID.CLIENT_AUTH, alternatives=(),
+        issuer=JOURNALS,  # guard: what a host sends its journal with asks no exporter -> _AUTHORITY
+    )  # fmt: skip
+    return Identity(_pem(key), found)
 
 
 def exporter(secret: bytes, name: str, address: str) -> Identity:
@@ -128,6 +139,7 @@ def _sign(
     usage: x509.ObjectIdentifier | None,
     alternatives: Sequence[str],
     web: bool = False,
+    issuer: str = _AUTHORITY,
 ) -> str:
     """A certificate of a key, signed by the authority's; `usage` None: it is the authority's own."""
     public = (
@@ -140,7 +152,7 @@ def _sign(
     builder = (
         x509.CertificateBuilder()
         .subject_name(_named(name[:64]))
-        .issuer_name(_named(_WEB_AUTHORITY if web else _AUTHORITY))
+        .issuer_name(_named(_WEB_AUTHORITY if web else issuer))
         .public_key(key.public_key())
         .serial_number(int.from_bytes(digest.finalize()[:16], "big") >> 1 | 1)
         .not_valid_before(_FROM)
@@ -165,7 +177,7 @@ def _sign(
         builder = _strictly(builder, key.public_key(), top.public_key(), ca=usage is None)
         made = builder.sign(top, hashes.SHA256(), ecdsa_deterministic=True)
     else:
-        made = builder.sign(_key(secret, "authority"), None)
+        made = builder.sign(_key(secret, _PURPOSES[issuer]), None)
     return made.public_bytes(serialization.Encoding.PEM).decode()
 
 

@@ -11,7 +11,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,14 +82,22 @@ def written(directory: Path, access: Mapping[str, Any], pages: Mapping[str, Any]
 
 
 def nginx_conf(
-    directory: Path, port: int, listen: str = "loopback", *, ipv6: bool = False, notebooks: int = 0, front: int = 0
+    directory: Path,
+    port: int,
+    listen: str = "loopback",
+    *,
+    ipv6: bool = False,
+    notebooks: int = 0,
+    front: int = 0,
+    journals: Sequence[str] = (),
 ) -> str:
     """The role's own configuration, for a directory of the test's and whoever runs it. ``notebooks``: the port of
-    notebooks; ``front``: that of the front of node1, on this machine."""
+    notebooks; ``front``: that of the front of node1, on this machine; ``journals``: the hosts that send theirs."""
     own = yaml.safe_load((ROOT / "roles/dashboard/vars/main.yml").read_text())
     template = Environment().from_string((ROOT / "roles/dashboard/templates/nginx.conf.j2").read_text())
     text = template.render(
         dashboard_settings={"port": port, "listen": listen, "notebooks": notebooks}, dashboard_front_port=front,
+        dashboard_journals={"hosts": journals}, _dashboard_journals_authority="/authority.pem",
         dashboard_notebooks=[{"name": "node1", "address": "127.0.0.1"}],
         _dashboard_notebook_headers=own["_dashboard_notebook_headers"],
         _dashboard_asking={

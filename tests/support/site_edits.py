@@ -235,6 +235,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "status": (),
     "diagnose": ("minji",),
     "list-gpus": (),
+    "logs": (),
     "mig": ("--check",),
     "grant": ("minji", "node1", "--hours", "1", "--check"),
     "report": (),

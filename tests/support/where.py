@@ -95,7 +95,7 @@ QUICK_SCENARIOS = ("accounts",)
 
 #: Files whose tests begin with one state of the lab, which takes minutes to make: one process has them all.
 TOGETHER = {
-    **dict.fromkeys(("test_dashboard", "test_grant_ends", "test_idle", "test_monitoring"), "watched"),
+    **dict.fromkeys(("test_dashboard", "test_grant_ends", "test_idle", "test_journals", "test_monitoring"), "watched"),
     **dict.fromkeys(("test_gate_attacks", "test_grants"), "gated"),
 }
 #: What takes longest begins first, so that one process has little left to do when the other has nothing.

@@ -13,7 +13,7 @@ from gpuadmin.config.skeleton import keep_out_of_git
 from gpuadmin.config.yamlfile import write_new
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.smtp import find_server, read_password
-from gpuadmin.monitoring.certificates import SECRET_BYTES, authority, exporter, scraper, slurm_key
+from gpuadmin.monitoring.certificates import JOURNALS, SECRET_BYTES, authority, exporter, scraper, sender, slurm_key
 from gpuadmin.reading import expanded, read_text
 
 SECRET = "metrics_secret"
@@ -59,6 +59,7 @@ def metrics_variables(site: Site, secret: bytes) -> dict[str, Any]:
     hosts = inventory.group(*MEASURED)
     asking = scraper(secret)
     identities = {host.name: exporter(secret, host.name, host.cluster_address) for host in hosts}
+    senders = {host.name: sender(secret, host.name) for host in hosts}
     targets = [
         {
             "name": host.name,
@@ -74,6 +75,8 @@ def metrics_variables(site: Site, secret: bytes) -> dict[str, Any]:
             "scraper": {"key": asking.key, "certificate": asking.certificate},
             "dashboard": dashboard_variables(site, secret),
             "hosts": {name: {"key": one.key, "certificate": one.certificate} for name, one in identities.items()},
+            "journals_authority": authority(secret, JOURNALS),
+            "senders": {name: {"key": one.key, "certificate": one.certificate} for name, one in senders.items()},
             **_mail(site),
         }
     }

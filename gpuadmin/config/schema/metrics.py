@@ -24,6 +24,14 @@ def _web_address(value: str) -> str:
 WebAddress = Annotated[str, AfterValidator(_web_address)]
 
 
+class Journals(Model):
+    """What hosts log, on the monitor host, for `gpuadmin logs`; people's own journals stay where they are."""
+
+    enabled: Annotated[bool, Field(description="Whether hosts send what their system logs to the monitor host.")] = True
+    keep_days: Annotated[int, Field(ge=1, le=365, description="How many days it is kept; a day later it is gone.")] = 14
+    host_mb: Annotated[int, Field(ge=256, le=100000, description="MB of one host's; its oldest lines go first.")] = 512
+
+
 class Metrics(Model):
     """Measurements and alerts: Prometheus on the host of group `monitor`. The page "monitoring" of the
     documentation explains all of it."""
@@ -82,3 +90,4 @@ class Metrics(Model):
     ] = None
     currency: Annotated[Text, Field(description="Of `price_per_kwh`, as reports write it behind a sum.")] = "KRW"
     dashboard: Annotated[Dashboard, Field(description="The web page that shows it.")] = Dashboard()
+    journals: Annotated[Journals, Field(description="What hosts log, kept apart from them.")] = Journals()

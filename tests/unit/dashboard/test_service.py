@@ -89,6 +89,15 @@ def test_where_nginx_listens(listen: str, ipv6: bool, expected: list[str], tmp_p
     assert [line for line in lines if line.startswith("listen ")] == expected
 
 
+def test_only_who_has_a_certificate_of_the_journals_authority_sends_a_journal(tmp_path: Path) -> None:
+    text = nginx_conf(tmp_path, 9443, journals=["node1"])
+    (server,) = [part for part in text.split("    server {") if "listen 19532 ssl;" in part]
+    assert "ssl_verify_client on;" in server
+    assert "ssl_client_certificate /authority.pem;" in server
+    assert "location = /upload {" in server
+    assert "19532" not in nginx_conf(tmp_path, 9443)
+
+
 def test_systemd_hears_that_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
         heard.bind(str(tmp_path / "notify"))

@@ -10,12 +10,14 @@ import pytest
 from cryptography import x509
 
 from gpuadmin.monitoring.certificates import (
+    JOURNALS,
     SECRET_BYTES,
     Identity,
     authority,
     dashboard,
     exporter,
     scraper,
+    sender,
     web_authority,
 )
 
@@ -62,9 +64,12 @@ def context(side: ssl._SSLMethod, identity: Identity | None, ca: str, directory:
     return found
 
 
-def speak(directory: Path, server: Identity, client: Identity | None, *, asked: str, ca: str | None = None) -> bool:
+def speak(
+    directory: Path, server: Identity, client: Identity | None, *, asked: str, ca: str | None = None,
+    trusted: str | None = None,
+) -> bool:  # fmt: skip
     """Whether a client that asks an address gets an answer of a server that wants a certificate of the site's."""
-    theirs = context(ssl.PROTOCOL_TLS_SERVER, server, authority(SECRET), directory)
+    theirs = context(ssl.PROTOCOL_TLS_SERVER, server, trusted or authority(SECRET), directory)
     theirs.verify_mode = ssl.CERT_REQUIRED
     ours = context(ssl.PROTOCOL_TLS_CLIENT, client, ca or authority(SECRET), directory)
     one, two = socket.socketpair()
@@ -94,6 +99,7 @@ CASES = {
     "prometheus asks a host by name": (GPU2, scraper(SECRET), "gpu2.example.org", True),
     "a host answers for another": (GPU2, scraper(SECRET), "10.1.0.1", False),
     "a host asks another": (GPU1, GPU2, "10.1.0.1", False),
+    "a host asks another with what it sends its journal with": (GPU1, sender(SECRET, "gpu2"), "10.1.0.1", False),
     "nobody asks a host": (GPU1, None, "10.1.0.1", False),
     "prometheus of another site asks": (GPU1, scraper(OTHER), "10.1.0.1", False),
     "prometheus' own certificate answers for a host": (scraper(SECRET), scraper(SECRET), "10.1.0.1", False),
@@ -104,6 +110,18 @@ CASES = {
 def test_who_speaks_to_whom(case: str, tmp_path: Path) -> None:
     server, client, asked, answered = CASES[case]
     assert speak(tmp_path, server, client, asked=asked) is answered
+
+
+SENDERS = {
+    "a host": (sender(SECRET, "gpu2"), True), "nobody": (None, False), "prometheus": (scraper(SECRET), False),
+    "a host's exporter": (GPU2, False), "a host of another site": (sender(OTHER, "gpu2"), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SENDERS)
+def test_who_sends_a_journal(case: str, tmp_path: Path) -> None:
+    client, heard = SENDERS[case]
+    assert speak(tmp_path, GPU1, client, asked="10.1.0.1", trusted=authority(SECRET, JOURNALS)) is heard
 
 
 def test_a_host_of_another_site_is_not_believed(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ USAGE = (
     "       cli.py slurm-prolog | slurm-epilog | slurm-health\n"
     "       cli.py queue-told | queue-measured | queue-asked | queue-shown | queue-notices | gpus-asked\n"
     "       cli.py queue-door | slurm-dump DIRECTORY\n"
-    "       cli.py metrics-sample [GPUS] | metrics-map\n"
+    "       cli.py metrics-sample [GPUS] | metrics-map | journals DAYS BYTES\n"
     "       cli.py me [check | disk | free | limits | top | web] [--language ko|en]\n"
     "       cli.py apply-limits | count-updates | keep-room | web-links | fetch-cluster\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
@@ -120,6 +120,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None, more: Map
             from .metrics import sampler
 
             return sampler.main(int(rest[0]) if rest else None)
+        if command == "journals" and len(rest) == 2 and all(one.isdecimal() for one in rest):
+            from .metrics import journals
+
+            return journals.sweep(*map(int, rest))
         if command == "serve-backups" and len(rest) in (1, 2, 4) and all(one.isdecimal() for one in rest[1:]):
             from .backups import copy_server
 
