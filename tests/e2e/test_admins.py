@@ -11,7 +11,7 @@ from tests.support.monitored import asked, watched, within
 
 __all__ = ["watched"]
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
 @pytest.mark.story("runs", "provision")

@@ -13,7 +13,7 @@ from tests.support.monitored import watched, within
 
 __all__ = ["watched"]
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 KEPT = "/var/log/gpuadmin-journals"
 #: A line in the journal's own protocol, which says that another host wrote it.
 FORGE = "printf 'MESSAGE=%s\\n_HOSTNAME=node1\\nSYSLOG_IDENTIFIER=forger\\n' forged-by-root | logger --journald"

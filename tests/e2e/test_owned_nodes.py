@@ -6,7 +6,7 @@ from tests.support.gated_cluster import PROBE, opened
 from tests.support.lab_cluster import Cluster
 from tests.support.queued_cluster import CONTROLLER, SLURM, queued
 
-pytestmark = [pytest.mark.lab, pytest.mark.root]  # light hosts, which have GPUs
+pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.slow]  # light hosts, which have GPUs
 OWNED = SLURM.replace("}", ", notice: 1, groups: [{name: phd, owns: {nodes: [node1]}}]}")
 PLAIN = SLURM.replace("}", ", groups: [{name: phd}]}")
 STATES = "sacct -X -D -n --allusers --starttime=now-1hour -o user%20,state%20,nodelist%20"
@@ -17,8 +17,8 @@ def _jobs(cluster: Cluster) -> list[tuple[str, str, bool]]:
     return sorted((one["user"], one["nodes"], bool(one["place"])) for one in found)
 
 
-def test_a_group_s_job_preempts_another_s_on_its_node_and_they_are_told(cluster: Cluster) -> None:
-    with queued(cluster, OWNED):
+def test_a_group_s_job_preempts_another_s_on_its_node_and_they_are_told(with_queue: Cluster) -> None:
+    with queued(with_queue, OWNED) as cluster:
         cluster.gpuadmin("change-user", "minji", "--group", "phd", "--yes")
         # where nobody comes first, and then on what the group leaves free
         assert "node2" in cluster.person("jiho", "node2", "gpu get 2")

@@ -13,7 +13,7 @@ from tests.support.lab_cluster import KEEP, LAB, REPOSITORY, Cluster
 from tests.support.labs import nothing_left, provisioned_lab
 from tests.support.package_repository import Package, index
 
-pytestmark = [pytest.mark.lab, pytest.mark.needs("dpkg-deb")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.needs("dpkg-deb")]
 
 HOSTS = ("plain1", "plain2")
 THERE = "/var/tmp/repository"

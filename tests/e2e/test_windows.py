@@ -9,7 +9,7 @@ import pytest
 from tests.support.lab_cluster import Cluster
 from tests.support.queued_cluster import CONTROLLER, queued
 
-pytestmark = [pytest.mark.lab, pytest.mark.root]  # light hosts, which have GPUs
+pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.slow]  # light hosts, which have GPUs
 
 
 def _maintain(cluster: Cluster, *words: str) -> dict[str, Any]:
@@ -34,8 +34,8 @@ def _runs(cluster: Cluster) -> int:
     return sum(1 for one in found if not one["place"])
 
 
-def test_a_window_is_held(cluster: Cluster) -> None:
-    with queued(cluster):
+def test_a_window_is_held(with_queue: Cluster) -> None:
+    with queued(with_queue) as cluster:
         first = _maintain(cluster, *_times(100, 160), "--reason", "new driver", "--yes", "node1,node2")["id"]
         cluster.person("jiho", "node2", "gpu get 1 --hours 2 --no-wait")
         assert "on node" in cluster.person("minji", "node2", "gpu get 1 --hours 1"), "what fits starts"

@@ -48,7 +48,12 @@ def queued(cluster: Cluster, slurm: str = SLURM, *, gpus: int = 2, health: str =
         with cluster.settings(lambda text: f"{text}\ngpus: {{access: granted, health: {health}}}\n{slurm}\n"):
             if (cluster.state, _MADE.get(cluster.name)) != (_STATE, _read_site(cluster)):
                 cluster.gpuadmin("provision", "--yes")
-            cluster.wait(lambda: cluster.ssh("minji", CONTROLLER, "gpu list >/dev/null && echo so"))
+            # after a boot nodes come to the queue one by one
+            cluster.wait(
+                lambda: cluster.ssh(
+                    "admin", CONTROLLER, "sinfo --noheader --format=%t | sort -u | xargs | grep -x idle"
+                )
+            )
             yield cluster
     finally:
         inventory.write_text(before)

@@ -123,7 +123,7 @@ def main(arguments: list[str] | None = None, host: Host | None = None, more: Map
         if command == "journals" and len(rest) == 2 and all(one.isdecimal() for one in rest):
             from .metrics import journals
 
-            return journals.sweep(*map(int, rest))
+            return journals.sweep(int(rest[0]), int(rest[1]))
         if command == "serve-backups" and len(rest) in (1, 2, 4) and all(one.isdecimal() for one in rest[1:]):
             from .backups import copy_server
 

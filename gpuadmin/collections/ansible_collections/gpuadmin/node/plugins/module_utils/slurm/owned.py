@@ -53,7 +53,8 @@ def look_guests(jobs: Iterable[Mapping[str, Any]]) -> list[tuple[Mapping[str, An
 
 def describe(found: Owned, language: str, nodes: Collection[str] | None = None) -> list[str]:
     """A line for each group that has nodes, and for what it has alone. ``nodes``: of these alone."""
-    words, of = WORDS[language], {}
+    words = WORDS[language]
+    of: dict[tuple[str, str], list[str]] = {}
     for node, owner in found.owners.items():
         if nodes is None or node in nodes:
             of.setdefault((owner, "first" if node in found.guests else "alone"), []).append(node)
