@@ -172,13 +172,13 @@ def item(name: str, hosts: str = "", *marks: pytest.MarkDecorator) -> Any:
 
 def test_files_that_begin_with_one_state_are_together() -> None:
     """Set up once: by the process that has them all. A name of a file that is gone would be for nothing."""
-    made_by = {"watched": "import .*\\bwatched\\b", "gated": "gated_cluster\\.gated\\("}
+    made_by = {"watched": "import .*\\bwatched\\b", "gated": "gated_cluster\\.gated\\(", "queued": "\\bwith_queue: "}
     for state, way in made_by.items():
         theirs = {path.stem for path in where.files() if re.search(way, path.read_text())}
         assert theirs == {name for name, own in where.TOGETHER.items() if own == state}
     assert {name for name in where.FIRST if name not in made_by} <= {path.stem for path in where.files()}
     tests = [f"tests/e2e/{name}.py" for name in ("test_idle", "test_dashboard", "test_grants", "test_queue")]
-    assert [where.group(file) for file in tests] == ["watched", "watched", "gated", "test_queue"]
+    assert [where.group(file) for file in tests] == ["watched", "watched", "gated", "queued"]
 
 
 def test_what_takes_longest_begins_first() -> None:

@@ -83,7 +83,7 @@ def run_cell(page: Browser, base: str, code: str) -> str:
             page.order(
                 "Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13, modifiers=8
             )
-        time.sleep(10)
+        time.sleep(10)  # a key is not pressed again while the kernel starts
     return str(page.ask("document.querySelector('.jp-OutputArea-output').innerText")).strip()
 
 

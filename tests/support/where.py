@@ -95,11 +95,20 @@ QUICK_SCENARIOS = ("accounts",)
 
 #: Files whose tests begin with one state of the lab, which takes minutes to make: one process has them all.
 TOGETHER = {
-    **dict.fromkeys(("test_dashboard", "test_grant_ends", "test_idle", "test_journals", "test_monitoring"), "watched"),
+    **dict.fromkeys(
+        ("test_admins", "test_dashboard", "test_grant_ends", "test_idle", "test_journals", "test_monitoring"), "watched"
+    ),
     **dict.fromkeys(("test_gate_attacks", "test_grants"), "gated"),
-}
+    **dict.fromkeys(
+        (
+            "test_dashboard_buttons", "test_first_day", "test_gpu_run", "test_notebooks", "test_owned_nodes",
+            "test_queue", "test_queue_attacks", "test_queue_faults", "test_turns_mailed", "test_windows",
+        ),
+        "queued",
+    ),
+}  # fmt: skip
 #: What takes longest begins first, so that one process has little left to do when the other has nothing.
-FIRST = ("watched", "gated", "test_queue", "test_adopt", "test_people_told")
+FIRST = ("queued", "watched", "gated", "test_adopt", "test_people_told")
 
 
 @cache
