@@ -62,7 +62,7 @@ def begin_window(options: Options, name: str) -> int:
         raise RefusedError(f"the window is {times}", hint=f"gpuadmin maintain --move {id} --from TIME --until TIME")
     verb, *rest = window.verb or [""]
     agreed = ["--yes"] if options.yes and verb != "run" else []  # which asks nothing
-    command = [sys.executable, "-m", "gpuadmin", verb, "--site", site, *agreed, *rest]
+    command = [sys.executable, "-P", "-m", "gpuadmin", verb, "--site", site, *agreed, *rest]
     # guard: a window stays where its verb fails -> 0
     code = subprocess.run(command, check=False, stdout=sys.stderr if options.json else None).returncode if verb else 0
     return code or take_back(options, id)

@@ -100,6 +100,7 @@ def _render(template: str, values: Mapping[str, Any]) -> str:
         autoescape=False,  # YAML, not HTML
     )
     environment.filters["scalar"] = scalar
+    environment.policies["json.dumps_kwargs"] = {"default": str}  # the inventory may have dates
     return environment.get_template(template).render(values)
 
 

@@ -122,7 +122,7 @@ def test_its_verb_runs_at_its_time(ansible: Ansible, cli: Cli, monkeypatch: pyte
     assert len(shown(cli)) == 1
     status[0] = 0
     assert cli("maintain", "--begin", one["id"], "--yes")[0] == 0
-    assert ran[-1][3:4] + ran[-1][-2:] == ["reboot", "--yes", "node1"]
+    assert ran[-1][4:5] + ran[-1][-2:] == ["reboot", "--yes", "node1"]
     assert shown(cli) == []
 
 
