@@ -11,7 +11,7 @@ from tests.support.lab_cluster import Cluster
 from tests.support.mail_sink import Sink
 from tests.support.queued_cluster import CONTROLLER, queued
 
-pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.slow]  # light hosts, which have GPUs
+pytestmark = [pytest.mark.lab, pytest.mark.root]  # light hosts, which have GPUs
 MAIL = {"host": "127.0.0.1", "port": 2525, "security": "none", "sender": "gpu@example.org", "languages": ["en", "ko"]}
 #: A unit is started five times in ten seconds at most, unless it is forgotten how often.
 LOOK = "systemctl reset-failed gpuadmin-queue-notices.service; systemctl start gpuadmin-queue-notices.service"
