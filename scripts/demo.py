@@ -50,7 +50,7 @@ class Part:
 PARTS = {
     "accounts": Part("a cluster, two accounts, a container, a GPU given and taken back, the dashboard", 4, 15),
     "slurm": Part(
-        "a fair queue: a GPU asked for by `gpu get`, a place in the queue, and all of it taken away again", 4, 0
+        "a fair queue: GPUs by `gpu get` and `gpu run`, a place in the queue, and all of it taken away again", 4, 0
     ),
     "semester": Part("the end of a semester, and somebody who comes back", 2, 5),
     "adopt": Part("a cluster that people have set up by hand: read, put in order, taken over", 4, 0),
@@ -189,11 +189,14 @@ def slurm(light: bool) -> None:
     run(GPUADMIN, "backup", "--yes")  # what everybody has used is in it
     run(GPUADMIN, "list-backups", "_slurm")
 
-    title("Given back, it is closed; and the queue is taken away again")
+    title("Given back, it is closed")
     person(minji, "node1", "gpu release")
     person(jiho, "node1", "scancel --me")
     until(lambda: "opened" not in person(minji, "node1", OPEN_GPUS, check=False), f"{minji}'s GPU is closed")
     until(lambda: "opened" not in person(jiho, "node2", OPEN_GPUS, check=False), "nobody opens one any more")
+    title("One command has a GPU for as long as it runs; then the queue is taken away again")
+    opened = person(minji, "node1", f"gpu run --node node1 -- sh -c {shlex.quote(OPEN_GPUS)}", check=False)
+    expect(opened.count("opened") == 1, f"{minji}'s command opens one")
     settings.write_text(settings.read_text().replace(f"{SLURM}\n", ""))
     run(GPUADMIN, "provision", "--yes")
     QUEUE_FILE.unlink()
