@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import date
 from typing import Any
@@ -70,6 +70,13 @@ def site_option(function: Callable[..., Any]) -> Callable[..., Any]:
         shell_complete=paths("dir"),
         help="The site's directory. [default: $GPUADMIN_SITE, or the nearest gpuadmin.yml upwards]",
     )(function)
+
+
+def parse_words(ctx: click.Context, verb: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """What another verb would be given by these words; nothing if there is no such verb. Raises click.UsageError."""
+    group = ctx.find_root().command
+    found = group.get_command(ctx, verb) if isinstance(group, click.Group) else None
+    return found.make_context(verb, [*arguments], parent=ctx.parent).params if found else {}
 
 
 def no_timer(function: Callable[..., Any]) -> Callable[..., Any]:

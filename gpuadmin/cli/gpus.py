@@ -300,6 +300,8 @@ def drain(nodes: tuple[str, ...], reason: str | None, options: Options) -> int:
 def resume(nodes: tuple[str, ...], options: Options) -> int:
     """Let nodes take jobs of the queue again: those that were drained, and those that Slurm has drained itself.
 
+    It looks at each node first, and leaves one that is sick as it is.
+
     `gpuadmin queue` shows which nodes take none, and why.
     """
     from gpuadmin.actions.drain import resume
