@@ -79,21 +79,6 @@ def parse_words(ctx: click.Context, verb: str, arguments: Sequence[str]) -> dict
     return found.make_context(verb, [*arguments], parent=ctx.parent).params if found else {}
 
 
-def no_timer(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--install-timer and --remove-timer, which are gone: they say what does the same now."""
-
-    def refuse(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-        if value:
-            raise click.UsageError(
-                "timers are the monitor host's now: `timers` in gpuadmin.yml, then gpuadmin provision. "
-                "Where this machine has an old one, gpuadmin hand-over names it, and how it ends."
-            )
-
-    names = ("--install-timer", "--remove-timer")
-    words = "Says where timers are now."
-    return click.option(*names, is_flag=True, hidden=True, expose_value=False, callback=refuse, help=words)(function)
-
-
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """--json"""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document; all else goes to stderr.")(

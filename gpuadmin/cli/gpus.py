@@ -7,7 +7,7 @@ from datetime import date
 import click
 
 from gpuadmin.cli._complete import hosts, pattern, people
-from gpuadmin.cli._options import WholeNumber, as_day, mail_options, no_timer, require_no_passwords, run_options
+from gpuadmin.cli._options import WholeNumber, as_day, mail_options, require_no_passwords, run_options
 from gpuadmin.options import MailOptions, Options
 
 
@@ -116,7 +116,6 @@ def usage(
 @click.option("--month", metavar="YYYY-MM", help="Another month that is over.  [default: the last one]")
 @click.option("--html", "page", metavar="FILE", help="Also write it as a page, which needs nothing else.")
 @mail_options
-@no_timer
 @run_options(playbook=False, limit=False)
 def report(
     options: Options,

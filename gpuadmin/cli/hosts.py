@@ -7,7 +7,15 @@ from pathlib import Path
 import click
 
 from gpuadmin.cli._complete import paths, pattern, people
-from gpuadmin.cli._options import HostCommand, WholeNumber, mail_options, parse_words, power_options, run_options, site_option
+from gpuadmin.cli._options import (
+    HostCommand,
+    WholeNumber,
+    mail_options,
+    parse_words,
+    power_options,
+    run_options,
+    site_option,
+)
 from gpuadmin.options import MailOptions, Options
 
 
