@@ -184,8 +184,10 @@ def test_what_a_site_says_not_to_mind(node: Node) -> None:
     ],
 )
 @pytest.mark.holds("a node that a site's own check finds sick takes no job")
-def test_a_site_s_own_checks(node: Node, scripts: Mapping[str, str], told: str) -> None:
-    node.set(seconds=1)
+def test_a_site_s_own_checks(
+    node: Node, monkeypatch: pytest.MonkeyPatch, scripts: Mapping[str, str], told: str
+) -> None:
+    monkeypatch.setattr(health, "SECONDS", 1.0)
     for name, script in scripts.items():
         node.check(name, script)
     found = [one.partition("Reason=")[2] for one in node.asked("idle", "none")]

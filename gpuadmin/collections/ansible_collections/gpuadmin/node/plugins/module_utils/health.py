@@ -31,6 +31,8 @@ SETTINGS, CHECKS = "health.json", "health.d"
 ANSWER = "health.json"
 #: Seconds for which an answer is one to jobs that end, to jobs that begin, and to a timer of each minute.
 JUST_NOW, BURST, MINUTE = 2, 20, 50
+#: For all of the site's own checks together.
+SECONDS = 25.0
 #: A disk with fewer free bytes than LEAST, or than a PART-th of a small disk, is full; so is one with fewer free inodes
 #: than a PART-th. It has room again with AGAIN times as much.
 LEAST, PART = 1 << 30, 50
@@ -41,15 +43,13 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Settings:
     """What the role has written. ``disks``: a path on each disk that jobs need. ``homes``: where they are mounted from
-    elsewhere. ``gpus``, ``model``: as the inventory has them. ``ignore``: parts of sentences that close no node.
-    ``seconds``: for the site's own checks together."""
+    elsewhere. ``gpus``, ``model``: as the inventory has them. ``ignore``: parts of sentences that close no node."""
 
     disks: Sequence[str] = ("/", "/var")
     homes: str = ""
     gpus: Optional[int] = None
     model: str = ""
     ignore: Sequence[str] = ()
-    seconds: int = 20
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def look_at_node(where: Places, most_age: float = 0, *, own: bool = False, seen:
         return last
     settings = _read(Settings, os.path.join(where.state, SETTINGS)) or Settings()
     sick, answering = _look_at_gpus(settings, where, seen)
-    mine = [*_run_checks(os.path.join(where.state, CHECKS), settings.seconds)] if own else last.own if last else ()
+    mine = [*_run_checks(os.path.join(where.state, CHECKS))] if own else last.own if last else ()
     sick += [*mine, *_look_at_homes(settings.homes, where.run)]
     sick += [Sick(words) for words in burning.problems(where.state)]
     # guard: what the site says not to mind closes no node -> sick
@@ -129,9 +129,9 @@ def _look_at_gpus(settings: Settings, places: Places, seen: Seen | None) -> tupl
     return [*look.judge(seen, Expected(settings.gpus, settings.model)).sick], seen.answering
 
 
-def _run_checks(directory: str, seconds: float) -> Iterator[Sick]:
+def _run_checks(directory: str) -> Iterator[Sick]:
     """What the site's own checks say: the first line of each that ends with another status than 0."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + SECONDS
     for name in sorted(os.listdir(directory) if os.path.isdir(directory) else ()):
         try:
             done = run_command((os.path.join(directory, name),), seconds=max(0.1, end - time.monotonic()))
