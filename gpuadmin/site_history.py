@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -121,9 +121,7 @@ class SiteHistory:
 
     def take(self, verb: str) -> Mapping[str, Any]:
         """Take the site's lock, and return who had it before. Raises RefusedError naming who has it."""
-        now, account = datetime.now(UTC).isoformat(), declared_account(self._site)
-        holder: dict[str, Any] = {"who": who(), "account": account, "verb": verb, "since": now}
-        answer = self.ask("lock", holder=holder)
+        answer = self.ask("lock", holder=self._describe(verb))
         if answer.get("held") is not True:
             raise _refusal(self._name, answer)
         last = answer["last"] if isinstance(answer.get("last"), dict) else {}
@@ -132,9 +130,13 @@ class SiteHistory:
 
     def begin(self, verb: str) -> None:
         """Say that this run goes on, with these files of the site."""
-        holder = {"who": who(), "verb": verb, "since": datetime.now(UTC).isoformat(), "commit": commit_here(self._site)}
-        self.ask("name", holder={**holder, "account": declared_account(self._site)})
+        holder = {**self._describe(verb), "commit": commit_here(self._site)}
+        self.ask("name", holder=holder)
         self._holder = {**holder, "ended": True}
+
+    def _describe(self, verb: str) -> dict[str, Any]:
+        account = declared_account(self._site)
+        return {"who": who(), "account": account, "verb": verb, "since": datetime.now(UTC).isoformat()}
 
     def hold(self, verb: str) -> None:
         """See that the lock is still held; take it again where the connection was lost, as when the storage host boots.
@@ -170,10 +172,15 @@ class SiteHistory:
             echo(f"Note: {one_line(f'{self._name}: the records of other machines: {error}')}", err=True)
 
 
+def describe_person(run: Mapping[str, Any]) -> str:
+    """`kim@laptop`, and the account that they are declared as, where that has another name: `kim@laptop as kim2`."""
+    name, account = str(run.get("who", "somebody")), run.get("account")
+    return f"{name} as {account}" if isinstance(account, str) and account != name.partition("@")[0] else name
+
+
 def describe_run(run: Mapping[str, Any]) -> str:
     """`kim@laptop as kim2 (sync-users, 2026-11-03 10:31:07)`."""
-    name = " as ".join(str(one) for one in (run.get("who", "somebody"), run.get("account")) if one)
-    return one_line(f"{name} ({run.get('verb')}, {records.moment(str(run.get('since')))})"[:300])
+    return one_line(f"{describe_person(run)} ({run.get('verb')}, {records.moment(str(run.get('since')))})"[:300])
 
 
 def _refusal(host: str, answer: Mapping[str, Any]) -> RefusedError:
@@ -188,16 +195,12 @@ def _refusal(host: str, answer: Mapping[str, Any]) -> RefusedError:
 
 def bring_up_to_date(site: Site) -> None:
     """Exchange records with the site's other machines, for a verb that looks, or notes that they are older ones."""
-    host, history = find_keeper(site), None
     try:
-        if host is not None:
-            history = SiteHistory(site, host)
-            history.exchange()
+        if (host := find_keeper(site)) is not None:
+            with closing(SiteHistory(site, host)) as history:
+                history.exchange()
     except GpuadminError as error:
         echo(f"Note: {error.message}. Runs of other machines are shown as this one last had them.", err=True)
-    finally:
-        if history is not None:
-            history.close()
 
 
 def behind(site: Site, last: Mapping[str, Any]) -> str | None:

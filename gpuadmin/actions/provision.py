@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +12,7 @@ from gpuadmin.actions.shared.queue import say_drained
 from gpuadmin.actions.shared.roles import everybody, plan_roles
 from gpuadmin.common.text import listed
 from gpuadmin.config.check import NO_LIMITS, WITH_LIMITS
+from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import Plan
@@ -23,9 +25,7 @@ def provision(options: Options) -> int:
         session.plan(_plan(session))
         secret = read_metrics_secret(session.site)
         secrets = metrics_variables(session.site, secret) | slurm_variables(session.site, secret)
-        checks = session.site.directory / "health.d"
-        own = {"gpuadmin_health_checks": str(checks) if checks.is_dir() else ""}
-        given = everybody(session) | secrets | own
+        given = everybody(session) | secrets | {"gpuadmin_health_checks": _find_checks(session)}
         session.predict("provision", None, ask_carried(session, given), first=partial(show_changes, session))
         session.confirm()  # guard: provision asks before it does something
         if secrets and not session.check:
@@ -38,6 +38,17 @@ def provision(options: Options) -> int:
         show_notes(session, run)
         say_drained(session, run)
         return code
+
+
+def _find_checks(session: Session) -> str:
+    """The directory of the site's own checks of a node; empty: there is none. Raises ConfigError."""
+    checks = session.site.directory / "health.d"
+    odd = sorted(one.name for one in checks.glob("*") if not os.access(one, os.X_OK))
+    if odd:  # guard: a README beside the checks, which fails as one, does not close all nodes
+        raise ConfigError(
+            f"health.d: not executable: {listed(odd)}", hint="all files there are checks: chmod +x, or move"
+        )
+    return str(checks) if checks.is_dir() else ""
 
 
 def _plan(session: Session) -> Plan:

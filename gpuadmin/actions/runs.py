@@ -20,7 +20,7 @@ from gpuadmin.plan import Plan, Step
 from gpuadmin.records import goes_on, history, moment, show_run
 from gpuadmin.report import local_document
 from gpuadmin.results import HostResult
-from gpuadmin.site_history import bring_up_to_date, is_shared
+from gpuadmin.site_history import bring_up_to_date, describe_person, is_shared
 
 _NEWEST = 100  # as many as a table shows without --all
 
@@ -79,12 +79,6 @@ def _bring_up_to_date(site: Path) -> None:
             bring_up_to_date(load_site(str(site)))
 
 
-def _who(run: Mapping[str, Any]) -> str:
-    """`kim@laptop`, and the account that they are declared as, where that has another name."""
-    name, account = str(run["who"]), run.get("account")
-    return f"{name} as {account}" if isinstance(account, str) and account != name.partition("@")[0] else name
-
-
 def _describe_unfinished_run(run: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """A run without a result was cut off; or it is still going on."""
     on = run["status"] == "unfinished" and goes_on(directory / str(run["id"]))
@@ -112,7 +106,7 @@ def _show_all(found: Sequence[Mapping[str, Any]]) -> None:
     table = make_table("Run", "Started", "Who", "Result", fold=True)  # the id says the verb
     table.columns[0].no_wrap = True  # an id that is broken into two lines cannot be copied
     for run in found:
-        table.add_row(str(run["id"]), moment(str(run["started"]))[:-3], _who(run), outcome(run))
+        table.add_row(str(run["id"]), moment(str(run["started"]))[:-3], describe_person(run), outcome(run))
     console.print(table)
 
 
@@ -123,7 +117,7 @@ def _show_dismissed(record: Mapping[str, Any]) -> None:
 
 def _show_run(record: Mapping[str, Any], result: Mapping[str, Any] | None) -> None:
     console = make_console(json=False)
-    console.print(f"{record['id']}: {_who(record)}, {moment(str(record['started']))}")
+    console.print(f"{record['id']}: {describe_person(record)}, {moment(str(record['started']))}")
     console.print(f"gpuadmin {shlex.join(str(argument) for argument in record['arguments'])}")
     plan = record["plan"]
     steps = tuple(Step(step["host"], step["action"]) for step in plan["steps"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import date
 from typing import Any
@@ -72,19 +72,11 @@ def site_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def no_timer(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--install-timer and --remove-timer, which are gone: they say what does the same now."""
-
-    def refuse(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-        if value:
-            raise click.UsageError(
-                "timers are the monitor host's now: `timers` in gpuadmin.yml, then gpuadmin provision. "
-                "Where this machine has an old one, gpuadmin hand-over names it, and how it ends."
-            )
-
-    names = ("--install-timer", "--remove-timer")
-    words = "Says where timers are now."
-    return click.option(*names, is_flag=True, hidden=True, expose_value=False, callback=refuse, help=words)(function)
+def parse_words(ctx: click.Context, verb: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """What another verb would be given by these words; nothing if there is no such verb. Raises click.UsageError."""
+    group = ctx.find_root().command
+    found = group.get_command(ctx, verb) if isinstance(group, click.Group) else None
+    return found.make_context(verb, [*arguments], parent=ctx.parent).params if found else {}
 
 
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:

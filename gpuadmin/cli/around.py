@@ -7,7 +7,7 @@ from click.shell_completion import get_completion_class
 
 from gpuadmin.cli import VERBS, cli
 from gpuadmin.cli._complete import run_ids
-from gpuadmin.cli._options import json_option, site_option
+from gpuadmin.cli._options import json_option, parse_words, site_option
 from gpuadmin.console import echo_document
 
 
@@ -30,10 +30,7 @@ def rehearse(ctx: click.Context, verb: str, arguments: tuple[str, ...], twin_onl
     """
     from gpuadmin.actions.rehearse import rehearse
 
-    group, words = ctx.find_root().command, {}
-    if isinstance(group, click.Group) and (rehearsed := group.get_command(ctx, verb)):
-        # a mistake in the verb's words is reported now, and not after the twin was made
-        words = rehearsed.make_context(verb, [*arguments], parent=ctx.parent).params
+    words = parse_words(ctx, verb, arguments)  # a mistake in them is reported before the twin is made
     return rehearse(site, verb, arguments, words, twin_only=twin_only, every=VERBS)
 
 

@@ -7,7 +7,7 @@ from datetime import date
 import click
 
 from gpuadmin.cli._complete import hosts, pattern, people
-from gpuadmin.cli._options import WholeNumber, as_day, mail_options, no_timer, require_no_passwords, run_options
+from gpuadmin.cli._options import WholeNumber, as_day, mail_options, require_no_passwords, run_options
 from gpuadmin.options import MailOptions, Options
 
 
@@ -116,7 +116,6 @@ def usage(
 @click.option("--month", metavar="YYYY-MM", help="Another month that is over.  [default: the last one]")
 @click.option("--html", "page", metavar="FILE", help="Also write it as a page, which needs nothing else.")
 @mail_options
-@no_timer
 @run_options(playbook=False, limit=False)
 def report(
     options: Options,
@@ -299,6 +298,8 @@ def drain(nodes: tuple[str, ...], reason: str | None, options: Options) -> int:
 @run_options(limit=False)
 def resume(nodes: tuple[str, ...], options: Options) -> int:
     """Let nodes take jobs of the queue again: those that were drained, and those that Slurm has drained itself.
+
+    It looks at each node first, and leaves one that is sick as it is.
 
     `gpuadmin queue` shows which nodes take none, and why.
     """

@@ -7,7 +7,15 @@ from pathlib import Path
 import click
 
 from gpuadmin.cli._complete import paths, pattern, people
-from gpuadmin.cli._options import HostCommand, WholeNumber, mail_options, power_options, run_options, site_option
+from gpuadmin.cli._options import (
+    HostCommand,
+    WholeNumber,
+    mail_options,
+    parse_words,
+    power_options,
+    run_options,
+    site_option,
+)
 from gpuadmin.options import MailOptions, Options
 
 
@@ -294,6 +302,9 @@ def maintain(
     if hosts or move:
         if begin is None or until is None or (reason is None) != (hosts is None):
             raise click.UsageError("HOSTS need --from, --until and --reason; --move ID needs --from and --until")
+        # a mistake in the verb's words is reported now, and not at the window's time
+        if words and not parse_words(click.get_current_context(), words[0], words[1:]):
+            raise click.UsageError(f"{words[0]} is no verb of gpuadmin")
         return action.maintain(options, mail, (begin, until), hosts or "", reason or "", words, move)
     if begin or until or reason or mail != MailOptions():
         raise click.UsageError("which nodes? gpuadmin maintain [OPTIONS] HOSTS [-- VERB...]")

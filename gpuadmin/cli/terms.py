@@ -8,16 +8,7 @@ from typing import Any
 import click
 
 from gpuadmin.cli._complete import people
-from gpuadmin.cli._options import (
-    WholeNumber,
-    as_day,
-    json_option,
-    mail_options,
-    no_timer,
-    page_options,
-    run_options,
-    site_option,
-)
+from gpuadmin.cli._options import WholeNumber, as_day, json_option, mail_options, page_options, run_options, site_option
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.semester.machine import PHASES
 
@@ -115,7 +106,6 @@ def import_applications(
 @site_option
 @json_option
 @click.option("--check", is_flag=True, help="Show who would be mailed; send nothing.")
-@no_timer
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 def notify(
     mail: MailOptions,

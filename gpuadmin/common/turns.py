@@ -24,7 +24,7 @@ ENDS: Mapping[str, tuple[str, str]] = {
     "node": ("its node failed", "노드에 문제가 생겼습니다"),
     "preempted": (
         "preempted: a group that comes first on its node needed it",
-        "노드를 먼저 쓰는 그룹에 필요해서 중단되었습니다",
+        "노드를 우선 사용하는 그룹에서 쓰게 되어 중단되었습니다",
     ),
 }
 _WORDS = {
@@ -55,8 +55,8 @@ _WORDS = {
         "ends-subject": "한 시간 안에 끝납니다: {job}, {nodes}",
         "ends": "{job}: {end}에 끝납니다({gpus}). 필요한 것은 저장해 두세요. 연장 요청: `gpu extend`",
         "preempted-subject": "작업이 중단됩니다: {job}, {end}",
-        "preempted": "{job}: {nodes} 노드를 먼저 쓰는 {owner} 그룹에 지금 필요해서 중단됩니다. GPU는 {end}에 "
-        "반납됩니다({gpus}). 필요한 것은 저장하세요. 그 뒤 다시 대기하는지는 `gpu why`로 볼 수 있습니다.",
+        "preempted": "{job}: {nodes} 노드를 우선 사용하는 {owner} 그룹에서 지금 쓰려고 해 중단됩니다. GPU는 "
+        "{end}에 반납됩니다({gpus}). 필요한 것은 저장하세요. 그 뒤 다시 대기하는지는 `gpu why`로 볼 수 있습니다.",
         "ended-subject": "끝났습니다: {job}: {why}",
         "ended": "{job}: {at}에 끝났습니다({gpus}). 이유: {why}. {used}",
         "lost-subject": "노드에 이상이 있습니다: {job}, {nodes}",

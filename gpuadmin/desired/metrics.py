@@ -91,7 +91,7 @@ def node_metrics(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 def timers(cluster: Cluster, _host: Host) -> dict[str, Any]:
     """The role `timers`."""
-    found: dict[str, Any] = cluster.plain["timers"] or {"verbs": [], "program": "", "site": ""}
+    found: dict[str, Any] = cluster.plain["timers"] or {"verbs": [], "program": ""}
     return found
 
 

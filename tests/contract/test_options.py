@@ -164,8 +164,6 @@ def test_every_parameter_is_used(called: tuple[str, Callable[..., Any]]) -> None
         ("announce", "--list", "--preview"),
         ("announce", "--take-back", "1f2e3d4c", "--preview"),
         ("announce", "--take-back", "1f2e3d4c", "--on", "node1"),
-        ("notify", "--install-timer"),
-        ("report", "--remove-timer"),
     ],
     ids=" ".join,
 )

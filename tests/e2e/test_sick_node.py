@@ -23,6 +23,7 @@ def queue(cluster: Cluster) -> Iterator[Cluster]:
     checks = cluster.site / "health.d"
     checks.mkdir(exist_ok=True)
     (checks / "10-fan").write_text(f"#!/bin/sh\n{FAN}\n")
+    (checks / "10-fan").chmod(0o755)
     with fake_driver.named_by_driver(cluster, NODE), queued(cluster, health=BURN) as found:
         yield found
 

@@ -25,9 +25,6 @@ class Health(Model):
         list[Annotated[str, Field(min_length=3)]],
         Field(description="What is found closes no node if one of these is in its sentence, such as `PCIe`."),
     ] = []
-    seconds: Annotated[
-        int, Field(description="How long the site's own checks may take on a node, all together.", ge=1, le=25)
-    ] = 20
     burn_in: Annotated[
         list[Text],
         Field(

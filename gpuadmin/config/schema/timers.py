@@ -21,7 +21,3 @@ class Timers(Model):
         ),
     ]
     program: Annotated[Path, Field(description="gpuadmin on the monitor host.")] = "/opt/gpuadmin/bin/gpuadmin"
-    site: Annotated[
-        Path,
-        Field(description="A clone of the site's repository on the monitor host, pulled before each run."),
-    ] = "/var/lib/gpuadmin-timers/site"

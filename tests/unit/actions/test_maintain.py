@@ -145,6 +145,8 @@ def test_a_site_without_a_queue(ansible: Ansible, cli: Cli) -> None:
         (("--from", "2020-01-01", "--until", "2020-01-02", "--reason", "x", "node1"), "before --from, or past"),
         ((*TIMES, "--reason", "{{ x }}", "node1"), "--reason: holds the template marker"),
         ((*TIMES, "--reason", "x", "storage1"), "this names no node"),
+        ((*TIMES, "--reason", "x", "node1", "--", "rebot", "node1"), "rebot is no verb of gpuadmin"),
+        ((*TIMES, "--reason", "x", "node1", "--", "reboot", "--idle", "node1"), "No such option '--idle'"),
         ((*TIMES, "node1"), "HOSTS need --from, --until and --reason"),
         (TIMES, "which nodes?"),
         (("--cancel", "x", "--move", "y"), "one of them"),

@@ -1,5 +1,7 @@
 """What hosts say beside what they did is for people, too: once, with the hosts that say it."""
 
+import pytest
+
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Ansible, Cli, ansible
 
@@ -15,3 +17,17 @@ def test_notes_of_hosts_are_printed_once(ansible: Ansible, cli: Cli) -> None:
     text = " ".join((out + err).split())
     assert text.count(f"Note: node1, node2: {kept}") == 1, text
     assert text.count("Note: storage1: /srv/x: kept") == 1
+
+
+@pytest.mark.holds("a README beside the checks, which fails as one, does not close all nodes")
+def test_what_is_beside_the_sites_own_checks_is_not_run(ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
+    checks = ansible.site / "health.d"
+    checks.mkdir()
+    for name, mode in (("10-fan", 0o755), ("README", 0o644)):
+        (checks / name).touch(mode=mode)
+    code, _, err = cli("provision", "--yes")
+    assert (code != 0, "health.d: not executable: README" in err) == (True, True), err
+    assert ansible.asked == []
+    (checks / "README").unlink()
+    assert cli("provision", "--yes")[0] == 0

@@ -184,8 +184,10 @@ def test_what_a_site_says_not_to_mind(node: Node) -> None:
     ],
 )
 @pytest.mark.holds("a node that a site's own check finds sick takes no job")
-def test_a_site_s_own_checks(node: Node, scripts: Mapping[str, str], told: str) -> None:
-    node.set(seconds=1)
+def test_a_site_s_own_checks(
+    node: Node, monkeypatch: pytest.MonkeyPatch, scripts: Mapping[str, str], told: str
+) -> None:
+    monkeypatch.setattr(health, "SECONDS", 1.0)
     for name, script in scripts.items():
         node.check(name, script)
     found = [one.partition("Reason=")[2] for one in node.asked("idle", "none")]
@@ -235,13 +237,20 @@ def test_one_answer_for_all_who_ask(node: Node, monkeypatch: pytest.MonkeyPatch)
     assert health.look_at_node(node.places, health.BURST).words == ["10-a: bad"]
     assert node.looks == 1, "a burst of jobs asks the driver once"
     node.check("10-a", "exit 0")
-    node.gpus = LOST
+    node.gpus, now = LOST, time.time()
     # a prolog does not run the site's checks, and keeps what they said
     assert health.look_at_node(node.places, 0).words == [GONE, "10-a: bad"]
     assert health.look_at_node(node.places, 0, own=True).words == [GONE]
+    node.check("10-a", "echo worse; exit 1")
+    assert health.look_at_node(node.places, health.MINUTE, own=True).words == [GONE], "they ran just now"
+    monkeypatch.setattr(health.time, "time", lambda: now + 55)
+    health.look_at_node(node.places)
+    late = health.look_at_node(node.places, health.MINUTE, own=True)
+    assert late.words == [GONE, "10-a: worse"], "whoever asks meanwhile does not put the site's checks off"
+    node.check("10-a", "exit 0")
     monkeypatch.setattr(health.time, "time", time.monotonic)
     node.gpus = seen(*TWO)
-    assert health.look_at_node(node.places, health.BURST).words == [], "the clock was put back"
+    assert health.look_at_node(node.places, health.BURST, own=True).words == [], "the clock was put back"
 
 
 def test_a_damaged_answer_or_setting_keeps_no_node_from_the_queue(node: Node) -> None:

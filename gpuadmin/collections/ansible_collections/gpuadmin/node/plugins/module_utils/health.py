@@ -30,7 +30,9 @@ SETTINGS, CHECKS = "health.json", "health.d"
 #: Until the next boot: the last answer.
 ANSWER = "health.json"
 #: Seconds for which an answer is one to jobs that end, to jobs that begin, and to a timer of each minute.
-JUST_NOW, BURST, MINUTE = 2, 20, 90
+JUST_NOW, BURST, MINUTE = 2, 20, 50
+#: For all of the site's own checks together.
+SECONDS = 25.0
 #: A disk with fewer free bytes than LEAST, or than a PART-th of a small disk, is full; so is one with fewer free inodes
 #: than a PART-th. It has room again with AGAIN times as much.
 LEAST, PART = 1 << 30, 50
@@ -41,21 +43,20 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Settings:
     """What the role has written. ``disks``: a path on each disk that jobs need. ``homes``: where they are mounted from
-    elsewhere. ``gpus``, ``model``: as the inventory has them. ``ignore``: parts of sentences that close no node.
-    ``seconds``: for the site's own checks together."""
+    elsewhere. ``gpus``, ``model``: as the inventory has them. ``ignore``: parts of sentences that close no node."""
 
     disks: Sequence[str] = ("/", "/var")
     homes: str = ""
     gpus: Optional[int] = None
     model: str = ""
     ignore: Sequence[str] = ()
-    seconds: int = 20
 
 
 @dataclass(frozen=True)
 class Health:
     """``sick``: what keeps further work away. ``full``: mount points of full disks. ``room``: no disk is nearly full.
-    ``answering``: as that of Seen. ``own``: of ``sick``, what the site's own checks say. ``at``: seconds since 1970."""
+    ``answering``: as that of Seen. ``own``: of ``sick``, what the site's own checks say, begun at ``own_at``.
+    ``at``, ``own_at``: seconds since 1970."""
 
     sick: Sequence[Sick]
     full: Sequence[str]
@@ -63,6 +64,7 @@ class Health:
     answering: Optional[Sequence[str]]
     own: Sequence[Sick]
     at: float
+    own_at: float = 0.0
 
     @property
     def lasting(self) -> list[Sick]:
@@ -84,19 +86,19 @@ def look_at_node(where: Places, most_age: float = 0, *, own: bool = False, seen:
     """The answer, at most ``most_age`` seconds old. ``own``: run the site's own checks as well; otherwise what they
     have said last counts. ``seen``: the GPUs, for whoever has just looked."""
     path = os.path.join(where.run, ANSWER)
-    last = _read(Health, path)
+    last, now = _read(Health, path), time.time()
     # guard: an answer of another time is not one
-    if last is not None and 0 <= time.time() - last.at < most_age:
+    if last is not None and 0 <= now - (last.own_at if own else last.at) < most_age:
         return last
     settings = _read(Settings, os.path.join(where.state, SETTINGS)) or Settings()
     sick, answering = _look_at_gpus(settings, where, seen)
-    mine = [*_run_checks(os.path.join(where.state, CHECKS), settings.seconds)] if own else last.own if last else ()
+    mine = [*_run_checks(os.path.join(where.state, CHECKS))] if own else last.own if last else ()
     sick += [*mine, *_look_at_homes(settings.homes, where.run)]
     sick += [Sick(words) for words in burning.problems(where.state)]
     # guard: what the site says not to mind closes no node -> sick
     sick = [one for one in sick if not any(part in one.words for part in settings.ignore)]
     found = Health(sick, [*_below(settings.disks, 1)], not any(_below(settings.disks, AGAIN)), answering, mine,
-                   time.time())  # fmt: skip
+                   time.time(), now if own else last.own_at if last else 0.0)  # fmt: skip
     try:
         lock_directory(where.run)
         write_atomic(path, json.dumps(asdict(found)).encode(), mode=0o600, sync=False)
@@ -127,9 +129,9 @@ def _look_at_gpus(settings: Settings, places: Places, seen: Seen | None) -> tupl
     return [*look.judge(seen, Expected(settings.gpus, settings.model)).sick], seen.answering
 
 
-def _run_checks(directory: str, seconds: float) -> Iterator[Sick]:
+def _run_checks(directory: str) -> Iterator[Sick]:
     """What the site's own checks say: the first line of each that ends with another status than 0."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + SECONDS
     for name in sorted(os.listdir(directory) if os.path.isdir(directory) else ()):
         try:
             done = run_command((os.path.join(directory, name),), seconds=max(0.1, end - time.monotonic()))

@@ -195,7 +195,7 @@ def lost(mine: Sequence[Mapping[str, Any]], closed: Mapping[str, str], words: Ma
     no jobs. ``words``: LOGIN's."""
     there = dict.fromkeys(node for one in mine if not one["waits"] for node in one["nodes"].split(","))
     found = {node: find_sick(closed.get(node, ""))[0] for node in there}
-    return [words["sick"].format(node, said) for node, said in found.items() if said]
+    return [words["sick"].format(node, what) for node, what in found.items() if what]
 
 
 def gpus(number: int, words: Mapping[str, str]) -> str:
@@ -208,9 +208,9 @@ def describe_asked(one: Mapping[str, Any], words: Mapping[str, str]) -> str:
     return f"{tasks} × {gpus(one['gpus'], words)}" if tasks else gpus(one["gpus"], words)
 
 
-def numbered(number: int, said: str) -> str:
-    """A number in words. ``read_comments``: of one, and after a ``|`` of several where that differs."""
-    one, _, several = said.partition("|")
+def numbered(number: int, text: str) -> str:
+    """A number in words. ``text``: of one, and after a ``|`` of several where that differs."""
+    one, _, several = text.partition("|")
     return (several or one if number != 1 else one).format(number)
 
 

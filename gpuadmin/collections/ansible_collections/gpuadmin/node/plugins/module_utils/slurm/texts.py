@@ -432,7 +432,7 @@ JOBS: dict[str, dict[str, str]] = {
         "TIMEOUT": "시간 초과: 다음에는 시간을 더 길게 요청하세요",
         "OUT_OF_MEMORY": "메모리 부족: --memory로 더 요청하세요",
         "NODE_FAIL": "노드 장애: 관리자에게 문의하세요",
-        "PREEMPTED": "중단: 노드를 먼저 쓰는 그룹에 필요했음",
+        "PREEMPTED": "중단: 노드를 우선 사용하는 그룹에서 쓰게 됨",
         "given-back": "반납함",
         "never-began": "대기 취소",
         "cancelled-own": "직접 끝냄",
