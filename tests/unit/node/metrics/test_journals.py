@@ -60,14 +60,15 @@ def test_a_host_that_sets_a_file_aside_meanwhile(tmp_path: Path, monkeypatch: py
         write(tmp_path, f"{host}/remote@a.journal", age=4 * DAY)
     scandir = os.scandir
 
-    def renamed(path: str | Path) -> list[os.DirEntry[str]]:
+    def renamed(path: str) -> list[os.DirEntry[str]]:
         found = list(scandir(path))
-        if Path(path).name in ("n1", "n2") and (Path(path) / "remote@a.journal").exists():
+        if path.endswith(("/n1", "/n2")):
             (Path(path) / "remote@a.journal").rename(Path(path) / "remote@b.journal")
         return found
 
-    monkeypatch.setattr(os, "scandir", renamed)
-    assert journals.sweep(3, 100 * 1024, str(tmp_path), NOW) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", renamed)
+        assert journals.sweep(3, 100 * 1024, str(tmp_path), NOW) == 0
     assert left(tmp_path) == ["n1/remote@b.journal", "n2/remote@b.journal"]
 
 
