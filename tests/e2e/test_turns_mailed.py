@@ -13,7 +13,8 @@ from tests.support.queued_cluster import CONTROLLER, queued
 
 pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.slow]  # light hosts, which have GPUs
 MAIL = {"host": "127.0.0.1", "port": 2525, "security": "none", "sender": "gpu@example.org", "languages": ["en", "ko"]}
-LOOK = "systemctl start gpuadmin-queue-notices.service"
+#: A unit is started five times in ten seconds at most, unless it is forgotten how often.
+LOOK = "systemctl reset-failed gpuadmin-queue-notices.service; systemctl start gpuadmin-queue-notices.service"
 RECORDS = "/var/lib/gpuadmin/slurm"
 
 

@@ -135,6 +135,7 @@ def test_who_changes_groups_is_in_the_new_one_before_they_leave_the_old_one() ->
     assert words(GROUPS, [Person("minji", "lab", False)], settled("people|minji|1|\n")) == [
         "add user minji account=lab qos=lab defaultqos=lab",
         "modify user where name=minji set defaultaccount=lab",
+        "modify user where name=minji account=people set maxsubmitjobs=0",
         "delete user where name=minji account=people",
     ]
 

@@ -70,12 +70,21 @@ def test_jobs_of_whoever_was_locked_before_end_too(accounting: Path, monkeypatch
 
 @pytest.mark.holds("what Slurm refuses of one keeps nobody else from their account")
 def test_what_is_refused_is_told_and_ends_nothing(accounting: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody's old group stays as long as a job of theirs runs in it."""
     (accounting / "registered").touch()
     slurm(accounting, monkeypatch, scancel="echo 'scancel: error: no' >&2; exit 1")
     with pytest.raises(NodeError, match="no"):
         operations.converge_slurm_accounts(DOCUMENT, False)
     assert "add user minji" in (accounting / "called").read_text()
+
+
+def test_a_job_that_runs_keeps_its_group_for_a_while(accounting: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (accounting / "registered").touch()
+    refused = "*'delete user where name=minji'*) echo ' Error with request: Job(s) active, cancel' >&2; exit 1 ;;\n*)"
+    active = SACCTMGR.format(accounting).replace("people|jiho|1|", "people|jiho|1|\\nold|minji|1|")
+    slurm(accounting, monkeypatch, sacctmgr=active.replace("*) echo", f"{refused} echo"))
+    result = str(operations.converge_slurm_accounts(DOCUMENT, False).result())
+    assert "name=minji account=old set maxsubmitjobs=0" in result
+    assert "delete user where name=minji account=old" not in result
 
 
 def test_only_what_has_not_begun_is_taken_from_who_is_locked(accounting: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,8 +172,10 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
             and named[name].group != account
             and not named[name].locked  # guard: what whoever is locked has used stays where it was
         ]
-        if left:
-            found.append(_users("delete", left, f"account={account}"))
+        still = [name for name in left if of[name] != "0"]
+        if still:  # guard: nobody asks by a group in which a job keeps them
+            found.append(_users("modify", still, f"account={account}", "set", "maxsubmitjobs=0"))
+        found += [_users("delete", [name], f"account={account}") for name in left]
         opening = [
             name
             for name, submit in of.items()

@@ -52,6 +52,10 @@ class SlurmAccounts:
     addresses: Optional[str] = None
 
 
+#: What sacctmgr says of somebody whose jobs run in the group that they are to leave.
+_RUNS = "Job(s) active"
+
+
 @operation("slurm_accounts", SlurmAccounts, role="slurm_controller")
 def converge_slurm_accounts(document: SlurmAccounts, check: bool) -> Answer:
     users, absent = entries("users", document.users), entries("absent", document.absent)
@@ -64,27 +68,31 @@ def converge_slurm_accounts(document: SlurmAccounts, check: bool) -> Answer:
         _wait()
         there = accounts.seen(run(ASK_PEOPLE), run(ASK_QOS), _bookings(), run(ASK_PROJECTS))
     found = accounts.commands(document.groups, people, there)
-    problems = []
+    problems: list[str] = []
+    done: list[tuple[str, ...]] = []
     if document.addresses is not None and not check:
         notices.keep_people([one.name for one in people], json.loads(document.addresses))
-    for command in [] if check else found:
+    for command in found:
         try:
-            run(command)
+            if not check:
+                run(command)
+            done.append(command)
         except NodeError as error:  # guard: what Slurm refuses of one keeps nobody else from their account
-            problems.append(str(error))
+            # a job that runs keeps its person's old group: it goes in a later run
+            problems += [] if _RUNS in str(error) else [str(error)]
     # guard: what runs or waits of whoever is locked ends, also what an earlier run could not cancel -> False
     if any(person.locked for person in people) and shutil.which("squeue"):
         try:  # after Slurm takes no more of theirs
             jobs = accounts.find_jobs(people, queue.table(accounts.JOB_FIELDS), queue.BETWEEN)
             if jobs:
-                found.append(("scancel", *jobs))
+                done.append(("scancel", *jobs))
                 if not check:
-                    run(found[-1])
+                    run(done[-1])
         except NodeError as error:
             problems.append(f"jobs of whoever is locked may still run or wait: {error}")
     if problems:
         raise NodeError("; ".join(problems))
-    return Answer([_words(one) for one in found])
+    return Answer([_words(one) for one in done])
 
 
 def _bookings() -> Sequence[Reservation]:
