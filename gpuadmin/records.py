@@ -212,7 +212,8 @@ def _log(path: Path) -> str:
 
 
 def prune_runs(runs: Path, keep: int) -> list[str]:
-    """Delete the oldest run directories beyond `keep`; return the ids deleted. Other files in runs/ stay.
+    """Delete the oldest run directories beyond `keep`, and as many copies of other machines' records; return the ids
+    deleted. Other files in runs/ stay.
 
     Of status, which somebody may run every minute, few are kept: they would push out the records of what was done.
 
@@ -227,9 +228,12 @@ def prune_runs(runs: Path, keep: int) -> list[str]:
         if one.name[_VERB].startswith(_OFTEN)
     ][_OFTEN_KEPT:]
     rest = [one for one in newest if one not in set(often)]
+    # guard: records of other machines push out none of this one -> []
+    copies = [one for one in rest if (one / _COPY).exists()]
+    own = [one for one in rest if one not in set(copies)]
     old = [
         one
-        for one in (*often, *rest[keep:])
+        for one in (*often, *own[keep:], *copies[keep:])
         if not goes_on(one)  # guard: the record of a run that goes on is not deleted
     ]
     for directory in old:
@@ -341,9 +345,10 @@ def _has(value: object, fields: Mapping[str, type]) -> TypeGuard[dict[str, Any]]
 
 
 def _is_time(text: str) -> bool:
+    """Whether it is a time here, too: the first and the last day of all are none in some zones."""
     try:
-        datetime.fromisoformat(text)
-    except ValueError:
+        datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
         return False
     return True
 

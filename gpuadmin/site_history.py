@@ -58,7 +58,7 @@ def declared_account(site: Site) -> str | None:
 
 
 class SiteHistory:
-    """An open way to the storage host. A question raises UnreachableError where it does not answer in time."""
+    """An open way to the storage host. A question raises UnreachableError where it has no answer, or not in time."""
 
     def __init__(self, site: Site, host: Host) -> None:
         self._site, self._host, self._name = site, host, host.name
@@ -76,7 +76,7 @@ class SiteHistory:
         )  # fmt: skip
 
     def ask(self, do: str, **asked: Any) -> Mapping[str, Any]:
-        """Send a request and return its answer. Raises UnreachableError, and GpuadminError for a problem over there."""
+        """Send a request and return its answer. Raises UnreachableError, also for a problem over there."""
         late = threading.Timer(SECONDS, self._ssh.kill)
         late.start()  # guard: a storage host that hangs is not waited for
         try:
@@ -93,7 +93,8 @@ class SiteHistory:
         finally:
             late.cancel()
         if "problem" in answer:
-            raise GpuadminError(one_line(f"{self._name}: the site's history: {str(answer['problem'])[:300]}"))
+            # guard: a storage host whose disk is full is asked about, as one that is away
+            raise UnreachableError(one_line(f"{self._name}: the site's history: {str(answer['problem'])[:300]}"))
         return answer
 
     def _why(self) -> str:
@@ -168,8 +169,10 @@ class SiteHistory:
                 if mine - theirs and not records.goes_on(runs / identity):
                     self.keep(identity)
         # guard: a record that is odd does not keep the lock from anybody
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            echo(f"Note: {one_line(f'{self._name}: the records of other machines: {error}')}", err=True)
+        except (UnreachableError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            if self._ssh.poll() is not None:  # the lock went with it
+                raise UnreachableError(f"{self._name}: {self._why()}") from None
+            echo(f"Note: {one_line(f'the records of other machines: {error}')}", err=True)
 
 
 def describe_person(run: Mapping[str, Any]) -> str:

@@ -57,6 +57,11 @@ def announce(options: Options, mail: MailOptions, request: Announcing) -> int:
             texts = {language: text.format(hosts=", ".join(hosts)) for language, text in texts.items()}
         one = compose(texts, languages, request.begin, request.until, hosts, today)
         one = record.kept(replace(one, window=request.window))
+        if one.window != request.window:  # guard: what runs in a window is what was asked for
+            verb = f"gpuadmin {shlex.join(one.window.verb)}" if one.window and one.window.verb else "no verb"
+            raise ConfigError(
+                f"{one.id} is announced already, with {verb}", hint=f"gpuadmin maintain --cancel {one.id}"
+            )
         if mail.again:
             known(session.site.registry, mail.again)
         near = request.on is not None and request.window is None  # a window is everybody's matter

@@ -12,7 +12,7 @@ import pytest
 from gpuadmin.actions.runs import runs as show_all
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
 from gpuadmin.lock import site_lock
-from gpuadmin.records import Record, list_runs, prune_runs, show_run
+from gpuadmin.records import Record, list_runs, moment, prune_runs, receive, show_run
 from gpuadmin.terminal import SafeConsole
 
 pytestmark = pytest.mark.holds("one run at a time changes a site")
@@ -158,6 +158,30 @@ def test_only_runs_are_pruned_and_the_newest_stay(tmp_path: Path) -> None:
     left = {path.name for path in runs.iterdir()}
     assert left == {*names[6:], "notes", "20261101T000000.txt", "20260101T000000-add-user-0000"}
     assert (elsewhere / "thesis").exists()
+
+
+@pytest.mark.holds("records of other machines push out none of this one")
+def test_records_of_other_machines_push_out_none_of_this_one(tmp_path: Path) -> None:
+    """A storage host that somebody has taken may send as many as it likes, of any day."""
+    runs = tmp_path / "runs"
+    mine = record(runs)
+    mine.finish({"status": "ok"}, 0)
+    for number in range(5):
+        receive(runs, f"99991231T235959-add-user-000{number}", {"run.json": "{}"})
+    assert len(prune_runs(runs, 3)) == 2
+    assert mine.directory.exists()
+
+
+@pytest.mark.parametrize("when", ["0001-01-01T00:00:00", "9999-12-31T23:59:59-12:00"])
+def test_a_moment_that_no_clock_here_has_ends_no_list(tmp_path: Path, when: str) -> None:
+    runs, path = tmp_path / "runs", tmp_path / "runs/20260101T000000-add-user-0000"
+    mine = record(runs)
+    mine.finish({"status": "ok"}, 0)
+    run = json.loads((mine.directory / "run.json").read_text())
+    receive(runs, path.name, {"run.json": json.dumps({**run, "started": when})})
+    shown = [(one["status"], moment(one["started"]) != "") for one in list_runs(runs)]
+    assert shown == [("ok", True), ("damaged", True)]
+    assert moment(when) == ""
 
 
 @pytest.mark.holds("the record of a run that goes on is not deleted")

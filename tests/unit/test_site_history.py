@@ -232,6 +232,36 @@ def test_an_odd_history_keeps_the_lock_from_nobody(
     assert list_runs(sites[1].runs) == []
 
 
+@pytest.mark.holds("a storage host whose disk is full is asked about, as one that is away")
+def test_a_storage_host_whose_disk_is_full_is_asked_about(
+    sites: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What makes room there needs the lock as well."""
+    full = ("sh", "-c", 'ulimit -f 0; exec "$@"', "-", *site_history._COMMAND)
+    monkeypatch.setattr(site_history, "_COMMAND", full)
+    options = Options(site=str(sites[1].directory))
+    with pytest.raises(RefusedError, match="File too large") as caught, opened("add-user", options):
+        pytest.fail("it went on without the lock")
+    assert "the site's lock cannot be taken" in caught.value.message
+    monkeypatch.setattr(session, "agree", lambda _: True)
+    for stream in (sys.stdin, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    with opened("add-user", options) as run:
+        assert run.history is None
+        with pytest.raises(RefusedError, match="the site is locked"):
+            connect(sites[0]).take("add-user")
+
+
+def test_a_record_that_the_storage_host_does_not_give_keeps_the_lock_from_nobody(
+    sites: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    connect(sites[0]).close()
+    (tmp_path / "storage/.local/state/gpuadmin-site/runs/20260101T000000-add-user-0000/log.txt").mkdir(parents=True)
+    with opened("add-user", Options(site=str(sites[1].directory))) as run:
+        assert run.history is not None
+    assert "the records of other machines: storage1: the site's history: " in capsys.readouterr().err
+
+
 @pytest.mark.holds("only who holds the lock says who has it")
 def test_only_who_holds_the_lock_says_who_has_it(sites: tuple[Site, Site], held: SiteHistory) -> None:
     other = connect(sites[1])

@@ -51,10 +51,10 @@ def release(session: Session, one: Announcement) -> RunResult | None:
 
 def _run(session: Session, gone: list[str], then: str) -> RunResult:
     """Slurm deletes by itself what is over: a reservation that is not there is no error."""
-    names = " ".join(f"{WINDOW}{one}" for one in gone)
+    names = shlex.join(f"{WINDOW}{one}" for one in gone)
     line = (
-        f"for one in {names}; do scontrol --oneliner show reservation | grep -q ReservationName=$one' ' || continue; "
-        f"scontrol delete ReservationName=$one || exit; done; {then}"
+        f'for one in {names}; do scontrol --oneliner show reservation | grep -qF "ReservationName=$one " || continue; '
+        f'scontrol delete "ReservationName=$one" || exit; done; {then}'
     )
     return session.run("run", [controller(session)], {"command_line": line}, check=session.check, quiet=True)
 

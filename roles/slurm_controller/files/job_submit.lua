@@ -23,8 +23,8 @@ function slurm_job_submit(job, partitions, uid)
       job.admin_comment = EXCEPTION
       job.partition = find_partitions(partitions, {"gpu", EXCEPTION})
    elseif job.partition == nil then
-      local own = "own-" .. (job.account or job.default_account or "")
-      job.partition = find_partitions(partitions, {partitions[own] ~= nil and own or "gpu", "guest"})
+      local own = find_partitions(partitions, {"own-" .. (job.account or job.default_account or "")})
+      job.partition = find_partitions(partitions, {own or "gpu", "guest"})
    end
    return slurm.SUCCESS
 end

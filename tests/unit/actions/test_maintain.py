@@ -101,6 +101,30 @@ def test_it_is_moved_and_called_off(ansible: Ansible, cli: Cli) -> None:
     assert [one.window is not None for one in Announcements.of(site)] == [True, True]
 
 
+@pytest.mark.holds("what runs in a window is what was asked for")
+def test_the_same_window_with_another_verb_is_said(ansible: Ansible, cli: Cli) -> None:
+    prepare(ansible)
+    assert cli(*WINDOW, "--", "reboot", "node1")[0] == 0
+    assert cli(*WINDOW, "--", "reboot", "node1")[0] == 0, "it goes on where it was cut off"
+    code, _, err = cli(*WINDOW, "--", "upgrade", "node1")
+    assert (code, "is announced already, with gpuadmin reboot node1" in err) == (2, True)
+    assert [one["verb"] for one in shown(cli)] == [["reboot", "node1"]]
+
+
+def test_what_a_file_calls_a_window_is_no_program(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
+    """The line is for root's shell on the queue's host; whoever writes into the site's repository wrote the name."""
+    site = prepare(ansible)
+    assert cli(*WINDOW)[0] == 0
+    (one,) = shown(cli)
+    odd, record = f"x$(touch {tmp_path}/ran)", site / "announcements.jsonl"
+    record.write_text(record.read_text().replace(one["id"], odd))
+    assert cli("maintain", "--cancel", odd, "--yes")[0] == 0
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho \"$*\" >>{tmp_path}/asked\necho 'ReservationName='\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    subprocess.run(["sh", "-c", lines(ansible)[-1]], check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.holds("nothing is done at another time than people were told")
 @pytest.mark.holds("a window stays where its verb fails")
 def test_its_verb_runs_at_its_time(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

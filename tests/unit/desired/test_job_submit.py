@@ -72,6 +72,15 @@ def test_where_a_job_runs(job: str, uid: int, partition: str) -> None:
     assert lua(drained) == partition.removesuffix(",guest"), "one that only its jobs keep"
 
 
+def test_a_group_that_has_no_nodes_any_more_runs_where_nobody_comes_first() -> None:
+    """Its partition stays for as long as there are jobs."""
+    partitions = PARTITIONS.replace(f"['own-phd'] = {{state_up = {UP}", f"['own-phd'] = {{state_up = {DRAIN}")
+    script = (
+        f"local job = {{default_account = 'phd'}}; slurm_job_submit(job, {partitions}, 20001); print(job.partition)"
+    )
+    assert lua(script) == "gpu,guest"
+
+
 @pytest.mark.parametrize(
     ("uid", "name", "known"), [(0, "exception", "exception"), (20001, "exception", "nil"), (0, "x", "nil")]
 )

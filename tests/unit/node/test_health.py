@@ -180,6 +180,7 @@ def test_what_a_site_says_not_to_mind(node: Node) -> None:
         ({"10-a": "printf '\\033[31m%0300d\\n' 0; exit 1"}, f"{SICK} 10-a:  [31m" + "0" * 173),
         # it, or the node, is slow: nobody has to say that it was mended
         ({"10-a": "sleep 30"}, f"{FOR_NOW} 10-a: no answer in "),
+        ({"10-a": "no-such-program"}, f"{FOR_NOW} 10-a: "),
         ({"10-a": "#"}, ""),
     ],
 )
@@ -193,6 +194,16 @@ def test_a_site_s_own_checks(
     found = [one.partition("Reason=")[2] for one in node.asked("idle", "none")]
     assert [one[: len(told)] for one in found] == ([told] if told else [])
     assert all(len(one) <= 200 for one in found)
+
+
+@pytest.mark.holds("a check that is late leaves nothing behind")
+def test_a_check_that_is_late_leaves_nothing_behind(node: Node) -> None:
+    """Each minute one more: on a node whose driver hangs that is what a shell has asked it with."""
+    node.set(seconds=1)
+    node.check("10-a", f"sleep 31 & echo $! >{node.place}/pid; wait")
+    assert f"{FOR_NOW} 10-a: no answer in " in node.asked("idle", "none")[0]
+    left = Path(f"/proc/{(node.place / 'pid').read_text().strip()}/cmdline")
+    assert not left.exists() or left.read_bytes() == b"", "it has ended"
 
 
 def test_a_check_that_cannot_be_run_passes_when_it_can(node: Node) -> None:
@@ -301,6 +312,14 @@ def test_an_xid_before_a_burn_in_that_passed_is_settled(node: Node, ago: int, pr
     node.gpus = seen(*TWO, xids=[{"address": "0000:01:00.0", "xid": 48, "count": 1, "seconds": since + ago}])
     burning.keep(str(node.state), Burning(["x"], "root@nas", begun, NOW, problem))
     assert bool(node.asked("idle", "none")) == closed
+
+
+@pytest.mark.holds("a burn-in by a clock that was wrong has proved nothing")
+def test_a_burn_in_by_a_clock_that_was_wrong_excuses_no_xid(node: Node) -> None:
+    """A new node's clock may be years ahead until it has asked a time server."""
+    node.gpus = seen(*TWO, xids=[{"address": "0000:01:00.0", "xid": 48, "count": 1, "seconds": time.monotonic()}])
+    burning.keep(str(node.state), Burning(["x"], "root@nas", NOW + 10**8, NOW + 10**8, ""))
+    assert "Xid 48" in node.asked("idle", "none")[0]
 
 
 def test_stand_ins_for_gpus_need_no_driver(node: Node) -> None:

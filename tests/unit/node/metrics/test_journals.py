@@ -53,6 +53,25 @@ def test_a_sweep(tmp_path: Path, files: list[tuple[str, float, int]], kept: list
     assert left(tmp_path) == sorted([*kept, "notes.txt"])
 
 
+@pytest.mark.holds("a host whose files change meanwhile keeps no other's")
+def test_a_host_that_sets_a_file_aside_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """systemd-journal-remote renames a full file; a host that floods it does so all the time."""
+    for host in ("n1", "n2", "n3"):
+        write(tmp_path, f"{host}/remote@a.journal", age=4 * DAY)
+    scandir = os.scandir
+
+    def renamed(path: str) -> list[os.DirEntry[str]]:
+        found = list(scandir(path))
+        if path.endswith(("/n1", "/n2")):
+            (Path(path) / "remote@a.journal").rename(Path(path) / "remote@b.journal")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", renamed)
+        assert journals.sweep(3, 100 * 1024, str(tmp_path), NOW) == 0
+    assert left(tmp_path) == ["n1/remote@b.journal", "n2/remote@b.journal"]
+
+
 def test_the_timer_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, ...]] = []
 

@@ -37,6 +37,8 @@ SECONDS = 25.0
 #: than a PART-th. It has room again with AGAIN times as much.
 LEAST, PART = 1 << 30, 50
 AGAIN = 2
+#: Statuses of timeout(1), and of a shell: the check was killed; it, or a program that it needs, could not be run.
+_KILLED, _NOT_RUN = (-9, 137), (126, 127)
 T = TypeVar("T")
 
 
@@ -133,14 +135,20 @@ def _run_checks(directory: str) -> Iterator[Sick]:
     """What the site's own checks say: the first line of each that ends with another status than 0."""
     end = time.monotonic() + SECONDS
     for name in sorted(os.listdir(directory) if os.path.isdir(directory) else ()):
+        left = max(0.1, end - time.monotonic())
+        # guard: a check that is late leaves nothing behind -> (os.path.join(directory, name),)
+        command = ("timeout", "--signal=KILL", f"{left:.1f}", os.path.join(directory, name))
         try:
-            done = run_command((os.path.join(directory, name),), seconds=max(0.1, end - time.monotonic()))
-        except (NodeError, OSError) as error:  # load makes a check late, and people make load
+            done = run_command(command, seconds=left + 1)
+        except (NodeError, OSError) as error:  # what hangs in the kernel is left to it
             yield Sick(f"{name}: {in_words(error)}", passes=True)
         else:
-            if done.returncode != 0:  # guard: a node that a site's own check finds sick takes no job
-                said = (done.stdout.strip() or done.stderr.strip()).splitlines()
-                yield Sick(f"{name}: {said[0] if said else f'status {done.returncode}'}")
+            said = (done.stdout.strip() or done.stderr.strip()).splitlines()
+            if done.returncode in _KILLED:  # load makes a check late, and people make load
+                yield Sick(f"{name}: no answer in {left:.0f} s", passes=True)
+            elif done.returncode != 0:  # guard: a node that a site's own check finds sick takes no job
+                words = said[0] if said else f"status {done.returncode}"
+                yield Sick(f"{name}: {words}", passes=done.returncode in _NOT_RUN)
 
 
 def _look_at_homes(path: str, run: str) -> Iterator[Sick]:

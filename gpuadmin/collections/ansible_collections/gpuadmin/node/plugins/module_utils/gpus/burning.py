@@ -53,8 +53,12 @@ def problems(state: str) -> Iterator[str]:
 
 def settled(state: str) -> float:
     """Up to which second of this boot a burn-in that passed has proved mended what Xids say."""
-    last = read(state)
-    return last.begun - (time.time() - time.monotonic()) if last is not None and not last.problem else 0.0
+    last, now = read(state), time.time()
+    if last is None or last.problem:
+        return 0.0
+    if last.begun > now:  # guard: a burn-in by a clock that was wrong has proved nothing
+        return 0.0
+    return last.begun - (now - time.monotonic())
 
 
 def choose_program(wanted: Sequence[str]) -> Sequence[str]:

@@ -19,16 +19,24 @@ def sweep(days: int, most: int, directory: str = DIRECTORY, now: float | None = 
     """
     now = now or time.time()
     for host in [one.path for one in os.scandir(directory) if one.is_dir(follow_symlinks=False)]:
-        files = {one.path: one.stat(follow_symlinks=False) for one in os.scandir(host)}
-        total = sum(one.st_blocks * 512 for one in files.values())
-        day = f"{host}/remote@{time.strftime('%Y-%m-%d', time.gmtime(now))}.journal"
-        for path, status in sorted(files.items(), key=lambda one: one[1].st_mtime):
-            current = os.path.basename(path) == CURRENT
-            # guard: one host's lines push out no other's
-            if now - status.st_mtime > days * 86400 or (total > most and not current):
-                os.unlink(path)
-                total -= status.st_blocks * 512
-            # guard: what was set aside is not replaced -> current
-            elif current and not os.path.exists(day):
-                os.rename(path, day)
+        try:
+            _sweep_host(host, days, most, now)
+        # guard: a host whose files change meanwhile keeps no other's
+        except FileNotFoundError:  # a file that was full has another name now: in a minute once more
+            continue
     return 0
+
+
+def _sweep_host(host: str, days: int, most: int, now: float) -> None:
+    files = {one.path: one.stat(follow_symlinks=False) for one in os.scandir(host)}
+    total = sum(one.st_blocks * 512 for one in files.values())
+    day = f"{host}/remote@{time.strftime('%Y-%m-%d', time.gmtime(now))}.journal"
+    for path, status in sorted(files.items(), key=lambda one: one[1].st_mtime):
+        current = os.path.basename(path) == CURRENT
+        # guard: one host's lines push out no other's
+        if now - status.st_mtime > days * 86400 or (total > most and not current):
+            os.unlink(path)
+            total -= status.st_blocks * 512
+        # guard: what was set aside is not replaced -> current
+        elif current and not os.path.exists(day):
+            os.rename(path, day)
