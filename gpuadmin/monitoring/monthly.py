@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from datetime import time as clock
@@ -140,19 +141,25 @@ def ended_idle(runs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]
     found = []
     for run, result in runs:
         started = datetime.fromisoformat(str(run["started"])).timestamp()
-        if run["verb"] != "idle" or run["check"] or not begin <= started < end:
-            continue
-        answer = as_fields((result or {}).get("result"))
-        stopped = {
-            (host, one["user"], one["uuid"])
-            for host, ones in as_fields(answer.get("stopped")).items()
-            for one in ones
-            if one["status"] == "stopped"
-        }
-        for step in answer.get("steps") or ():
-            row = step["row"]
-            since = row.get("unused")  # what nobody has granted may have been used
-            gone = (row["node"], row["user"], row["uuid"]) in stopped or row.get("job") in (answer.get("jobs") or ())
-            if step["what"] == "stop" and gone and since:
-                found.append((started - since) / HOUR)
+        if run["verb"] == "idle" and not run["check"] and begin <= started < end:
+            # guard: an odd record of another machine ends no report
+            with suppress(KeyError, TypeError, AttributeError):
+                found += _read_unused(as_fields((result or {}).get("result")), started)
+    return found
+
+
+def _read_unused(answer: Mapping[str, Any], now: float) -> list[float]:
+    stopped = {
+        (host, one["user"], one["uuid"])
+        for host, ones in as_fields(answer.get("stopped")).items()
+        for one in ones
+        if one["status"] == "stopped"
+    }
+    found = []
+    for step in answer.get("steps") or ():
+        row = step["row"]
+        since = row.get("unused")  # what nobody has granted may have been used
+        gone = (row["node"], row["user"], row["uuid"]) in stopped or row.get("job") in (answer.get("jobs") or ())
+        if step["what"] == "stop" and gone and since:
+            found.append((now - since) / HOUR)
     return found

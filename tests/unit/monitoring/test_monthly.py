@@ -123,6 +123,14 @@ def test_what_the_idle_rule_took_back() -> None:
     ]  # fmt: skip
     (hours,) = ended_idle([*runs, (runs[0][0], None)], MONTH)
     assert 0 <= hours <= 15, "in the machine's zone"
+    odd: list[Any] = [
+        {"steps": [{}]},
+        {"steps": [1]},
+        {"steps": 1},
+        {"stopped": {"gpu1": [{}]}},
+        {"stopped": {"gpu1": 1}},
+    ]
+    assert ended_idle([(runs[0][0], {"result": one}) for one in odd], MONTH) == []
 
 
 def _series(begin: float, last: float, until: float, uuid: str = "a", user: str = "minji") -> Series:
