@@ -19,7 +19,8 @@ from tests.support.notebook_wheels import INDEX, bring
 from tests.support.prometheus import free_port
 from tests.support.queued_cluster import SLURM, queued
 
-pytestmark = [pytest.mark.lab, pytest.mark.root]  # light hosts, which have GPUs
+# slow: JupyterLab is installed, and a browser opened
+pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.slow]  # light hosts, which have GPUs
 DASHBOARD, PORT = free_port(), free_port()
 SITE = f"""{SLURM}
 notebooks: {{port: {PORT}, index: '{INDEX}'}}
