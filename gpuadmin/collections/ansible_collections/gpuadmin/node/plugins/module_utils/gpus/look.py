@@ -199,8 +199,7 @@ def _broken(seen: Seen) -> Iterator[Sick]:
 
 def _less(seen: Seen) -> Iterator[Sick]:
     """What is worse, and keeps further work away as well."""
-    taken = {str(gpu.get("address")) for gpu in seen.gpus}
-    silent = [one.address for one in seen.devices if one.address not in taken]
+    silent = _find_silent(seen)
     for gpu in seen.gpus:
         if gpu["problem"] is not None:
             # a lost one does not say where it is, so it is not one of those that do
@@ -224,8 +223,7 @@ def _worse(seen: Seen, expected: Expected) -> Iterator[str]:
         if expected.model and expected.model.casefold() not in str(gpu.get("name")).casefold():
             yield f"{name} is {gpu.get('name')}, expected is {expected.model}"
     if seen.gpus and all(gpu["problem"] is None for gpu in seen.gpus):
-        taken = {str(gpu.get("address")) for gpu in seen.gpus}
-        for address in (one.address for one in seen.devices if one.address not in taken):
+        for address in _find_silent(seen):
             yield f"{address} is on the bus, and the driver does not have it: dmesg says why"
     for entry in seen.xids or ():
         if entry["xid"] in xid.WORSE and entry["xid"] != xid.RESET:
@@ -234,6 +232,12 @@ def _worse(seen: Seen, expected: Expected) -> Iterator[str]:
         yield from cdi.wrong(seen.containers, seen.gpus)
     yield from seen.kernels
     yield from seen.gate
+
+
+def _find_silent(seen: Seen) -> list[str]:
+    """Addresses of the GPUs on the bus that the driver does not place."""
+    taken = {str(gpu.get("address")) for gpu in seen.gpus}
+    return [one.address for one in seen.devices if one.address not in taken]
 
 
 def _sick(gpu: Mapping[str, Any], words: str) -> Sick:
