@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -31,6 +32,11 @@ class Window:
     until: int
     reason: str
     verb: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """What runs then, as it is typed in a shell; empty: nothing does by itself."""
+        return shlex.join(("gpuadmin", *self.verb)) if self.verb else ""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
@@ -58,9 +57,9 @@ def announce(options: Options, mail: MailOptions, request: Announcing) -> int:
         one = compose(texts, languages, request.begin, request.until, hosts, today)
         one = record.kept(replace(one, window=request.window))
         if one.window != request.window:  # guard: what runs in a window is what was asked for
-            verb = f"gpuadmin {shlex.join(one.window.verb)}" if one.window and one.window.verb else "no verb"
+            verb = one.window.command if one.window else ""
             raise ConfigError(
-                f"{one.id} is announced already, with {verb}", hint=f"gpuadmin maintain --cancel {one.id}"
+                f"{one.id} is announced already, with {verb or 'no verb'}", hint=f"gpuadmin maintain --cancel {one.id}"
             )
         if mail.again:
             known(session.site.registry, mail.again)
@@ -151,7 +150,7 @@ def list_announcements(options: Options) -> int:
             found.append({"id": one.id, "from": str(one.begin), "until": str(one.until), "state": state,
                           "hosts": list(one.hosts), "reached": record.reached(one),
                           "texts": dict(one.texts), "window": one.window and vars(one.window)})  # fmt: skip
-            then = f"{one.subject}: gpuadmin {shlex.join(one.window.verb)}" if one.window else one.subject
+            then = f"{one.subject}: {one.window.command}" if one.window and one.window.verb else one.subject
             table.add_row(one.id, str(one.begin), str(one.until), state, ", ".join(one.hosts), then)
         session.console.print(table if found else "Nothing was announced.")
         return finish(session, ExitCode.DONE, {"announcements": found})

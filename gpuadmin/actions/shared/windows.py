@@ -19,8 +19,8 @@ def plan_window(session: Session, builder: PlanBuilder, one: Announcement) -> No
     """What is planned of a window beside its announcement, and who would run into it."""
     if one.window is None:
         return
-    verb = f"gpuadmin {shlex.join(one.window.verb)}" if one.window.verb else "your work there"
-    builder.add("site", f"at {clock(one.window.begin)}: {verb} (gpuadmin maintain --begin {one.id})")
+    work = one.window.command or "your work there"
+    builder.add("site", f"at {clock(one.window.begin)}: {work} (gpuadmin maintain --begin {one.id})")
     queued = _find_queued(session, one)
     for host in one.hosts:
         builder.add(host, f"no {'job starts' if host in queued else 'grant of a GPU is kept'} that would run into it")
