@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
+from gpuadmin import records
 from gpuadmin.common.appending import append_synced
 from gpuadmin.config import fields
 from gpuadmin.errors import ConfigError, GpuadminError
@@ -61,6 +62,11 @@ class Announcement:
         """What its mail is called in the ledger: whoever got these texts does not get them again for other nodes."""
         # guard: the same texts are mailed once, for whichever nodes -> self.id
         return _name([dict(self.texts), str(self.until)])
+
+    @property
+    def beginning(self) -> str:
+        """What the plan of the run is called that begins this window."""
+        return f"Window {self.id}: {self.subject}"
 
     def over(self, today: date) -> bool:
         """Whether its last day is past."""
@@ -145,13 +151,18 @@ def _clean(language: str, text: str) -> str:
 
 
 class Announcements:
-    """A site's announcements, as its file has them."""
+    """A site's announcements, as its file has them; and what became of windows, as records of all machines have it.
+
+    A record can end a window and say that it was begun. It makes none: what a window runs is root on its hosts.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._all: dict[str, Announcement] = {}
         self._back: set[str] = set()
         self._reached: dict[str, set[str]] = {}
+        self._at: dict[str, str] = {}
+        self._begun: dict[str, dict[str, Any]] = {}
         try:
             raw = b"" if is_absent(path) else read_record(path)
         except OSError as error:
@@ -163,7 +174,24 @@ class Announcements:
     @classmethod
     def of(cls, site: Path) -> Announcements:
         """Those of a site's directory. Raises ConfigError if its file is damaged."""
-        return cls(site / FILE)
+        found = cls(site / FILE)
+        if windows := [one for one in found if one.window and found.holds(one.id)]:
+            for run, result in records.history(site / "runs", ("announce", "maintain")):
+                found._note(windows, run, (result or {}).get("result"))
+        return found
+
+    def _note(self, windows: Sequence[Announcement], run: Mapping[str, Any], result: object) -> None:
+        over = result.get("over") if isinstance(result, dict) else None
+        # guard: what became of a window that was announced again counts for that one no more -> windows
+        for one in [one for one in windows if self._at[one.id] <= run["started"] and not run["check"]]:
+            if ended := isinstance(over, list) and one.id in over:
+                self._back.add(one.id)  # guard: a window that another machine ended or called off is over
+            if run["plan"].get("title") == one.beginning and (ended or one.id not in self._begun):
+                self._begun[one.id] = dict(run)
+
+    def begun(self, one: Announcement) -> dict[str, Any] | None:
+        """The last run that began a window: `who`, `started`, `status`."""
+        return self._begun.get(one.id)
 
     def _fold(self, line: bytes, number: int) -> None:
         try:
@@ -192,6 +220,7 @@ class Announcements:
         self._back.discard(name)
         if "reached" in value:  # not in what earlier versions wrote
             self._reached[name] = set()
+        self._at[name] = str(value.get("at", ""))
         self._all[name] = Announcement(name, texts, begin, until, hosts, window)
 
     def __iter__(self) -> Any:

@@ -6,18 +6,22 @@ import fcntl
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from gpuadmin.errors import GpuadminError, RefusedError
 from gpuadmin.who import who
 
 
 @contextmanager
-def site_lock(runs: Path, verb: str) -> Iterator[None]:
-    """Hold the site's lock. Raises RefusedError naming who has it, since when, and for which verb."""
+def site_lock(runs: Path, verb: str) -> Iterator[bool]:
+    """Hold the site's lock. Yields False within a run that holds it already, and waits for this one: a window's.
+
+    Raises RefusedError naming who has it, since when, and for which verb.
+    """
     try:
         runs.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(runs / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -31,10 +35,14 @@ def site_lock(runs: Path, verb: str) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # guard: one run at a time changes a site
         except BlockingIOError:
-            raise RefusedError(
-                f"the site is locked: {_holder(descriptor)}",
-                hint="wait for that run to end; its lock goes with it, there is no file to delete",
-            ) from None
+            held = _read(descriptor)
+            if held.get("pid") != os.getppid():  # guard: nobody but the verb of a window goes on beside its lock
+                raise RefusedError(
+                    f"the site is locked: {_describe(held)}",
+                    hint="wait for that run to end; its lock goes with it, there is no file to delete",
+                ) from None
+            yield False
+            return
         holder = {
             "who": who(),
             "pid": os.getpid(),
@@ -43,14 +51,20 @@ def site_lock(runs: Path, verb: str) -> Iterator[None]:
         }
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder).encode(), 0)
-        yield
+        yield True
     finally:
         os.close(descriptor)
 
 
-def _holder(descriptor: int) -> str:
+def _read(descriptor: int) -> dict[str, Any]:
     try:
-        holder = json.loads(os.pread(descriptor, 4096, 0))
+        return dict(json.loads(os.pread(descriptor, 4096, 0)))
+    except (ValueError, TypeError):
+        return {}
+
+
+def _describe(holder: Mapping[str, Any]) -> str:
+    try:
         since = datetime.fromisoformat(holder["since"]).astimezone()
         return f"{holder['who']} runs {holder['verb']} since {since:%Y-%m-%d %H:%M:%S} (process {holder['pid']})"
     except (ValueError, KeyError, TypeError):

@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -134,9 +134,11 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
     return [run for run, _ in history(runs)]
 
 
-def history(runs: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Yield all recorded runs, newest first, each with its result where that is whole."""
+def history(runs: Path, verbs: Collection[str] = ()) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Yield all recorded runs, or those of these verbs, newest first, each with its result where that is whole."""
     for directory in sorted(_directories(runs), reverse=True):
+        if verbs and directory.name[_VERB].rpartition("-")[0] not in verbs:
+            continue
         run = _read(directory / "run.json")
         if not _is_run(run):
             yield _damaged(directory.name) | {"dismissed": _dismissed(directory)}, None

@@ -372,8 +372,10 @@ def opened(
     check = check or options.check or not changes
     with ExitStack() as stack:
         directory = directory or find_site(options.site)
+        ours = False
         if exclusive and not check:
-            stack.enter_context(site_lock(directory / "runs", verb))  # guard: a verb that changes things holds the lock
+            # guard: a verb that changes things holds the lock -> True
+            ours = stack.enter_context(site_lock(directory / "runs", verb))
         with slow(f"reading the site {directory}"):
             site = load_site(str(directory))
             if exclusive and changes:
@@ -381,7 +383,7 @@ def opened(
                 found = recall(directory).contradictions(site.registry.registry, but=but)
                 refuse_contradictions(found, "users.yml")
         session = Session(verb, options, site, check, make_console(json=options.json))
-        if exclusive and not check:
+        if ours:
             session.history = _locked_everywhere(session, stack)
         try:
             yield session

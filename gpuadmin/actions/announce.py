@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, preview_document, show_letters
 from gpuadmin.actions.shared.monitor import dashboard_host
-from gpuadmin.actions.shared.windows import hold, plan_window, release
+from gpuadmin.actions.shared.windows import describe, hold, plan_window, release
 from gpuadmin.announcements import Announcement, Announcements, Window, compose
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, listed
@@ -32,7 +32,7 @@ from gpuadmin.who import who
 @dataclass(frozen=True)
 class Announcing:
     """What the command line asks for. `texts`: by language a text, or `@FILE`; `on`: a pattern of hosts. `window`: the
-    maintenance that it is about, whose texts name `{hosts}`; `instead`: the id of the one that it moves."""
+    maintenance that it is about, which has texts of its own; `instead`: the id of the one that it moves."""
 
     texts: Mapping[str, str | None]
     begin: date | None
@@ -53,7 +53,7 @@ def announce(options: Options, mail: MailOptions, request: Announcing) -> int:
         old = record.find(request.instead) if request.instead else None
         hosts = list(old.hosts) if old else _hosts(session, request.on)
         if request.window:
-            texts = {language: text.format(hosts=", ".join(hosts)) for language, text in texts.items()}
+            texts = describe(request.window, hosts)
         one = compose(texts, languages, request.begin, request.until, hosts, today)
         one = record.kept(replace(one, window=request.window))
         if one.window != request.window:  # guard: what runs in a window is what was asked for
@@ -90,6 +90,7 @@ def announce(options: Options, mail: MailOptions, request: Announcing) -> int:
         _note_reached(session, record, run)
         if old is not None and not session.check and not run.code:
             record.take_back(old.id, who())
+            session.result["over"] = [old.id]
         # whoever stops it halfway wants no mails sent; the same command again continues
         mails, good = _send(
             session,
@@ -100,7 +101,8 @@ def announce(options: Options, mail: MailOptions, request: Announcing) -> int:
         )
         code = run.code or (ExitCode.DONE if good else ExitCode.ERROR)
         unknown = [] if there is None else [there]
-        return report(session, run, {"id": one.id, **mails, **notices.document()}, code=code, unknown=unknown)
+        result = {"id": one.id, **session.result, **mails, **notices.document()}
+        return report(session, run, result, code=code, unknown=unknown)
 
 
 def take_back(options: Options, name: str) -> int:
@@ -122,21 +124,28 @@ def take_back(options: Options, name: str) -> int:
         builder.warn("mails that were sent stay sent: announce what holds now")
         session.plan(builder.build())
         session.confirm()
-        # what stays on a node stays on the dashboard
-        dashboard = [] if left else _dashboard(session)
-        entries = record.entries(there, session.site.settings.name, date.today(), but=one.id, everything=dashboard)
         held = None if left else release(session, one)
         if held is not None and held.code:  # guard: a window whose nodes stay closed is not called off
             return report(session, held, {"id": one.id})
-        run = _run(session, entries)
+        run = remove(session, record, one, there, dashboard=not left)  # what stays on a node stays on the dashboard
         _note_reached(session, record, run)
-        if (
+        over = (
             not session.check
             and not left  # guard: an announcement is not taken back where a node keeps it
             and not run.code
-        ):
+        )
+        if over:
             record.take_back(one.id, who())
-        return report(session, run, {"id": one.id})
+        return report(session, run, {"id": one.id, "over": [one.id] if over else []})
+
+
+def remove(
+    session: Session, record: Announcements, one: Announcement, nodes: Sequence[str], *, dashboard: bool
+) -> RunResult:
+    """Have nodes and the dashboard show it no more."""
+    everything = _dashboard(session) if dashboard else []
+    entries = record.entries(nodes, session.site.settings.name, date.today(), but=one.id, everything=everything)
+    return _run(session, entries)
 
 
 def list_announcements(options: Options) -> int:
@@ -157,8 +166,11 @@ def list_announcements(options: Options) -> int:
 
 
 def _state(record: Announcements, one: Announcement, today: date) -> str:
+    begun = record.begun(one)
     if not record.holds(one.id):
-        return "taken back"
+        return "done" if begun and begun["status"] == "ok" else "taken back"
+    if begun:
+        return f"begun by {begun['who']}: {begun['status']}"
     if one.over(today):
         return "over"
     reached = record.reached(one)

@@ -6,24 +6,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
+from pathlib import Path
 
-from gpuadmin.actions.announce import Announcing, announce, list_announcements, take_back
+from gpuadmin.actions.announce import Announcing, announce, list_announcements, remove, take_back
 from gpuadmin.actions.shared.grants import clock
-from gpuadmin.announcements import Announcements, Window
+from gpuadmin.actions.shared.windows import release
+from gpuadmin.announcements import Announcement, Announcements, Window
 from gpuadmin.config.fields import plain_text
-from gpuadmin.errors import ConfigError, RefusedError
+from gpuadmin.errors import ConfigError, ExitCode, RefusedError
 from gpuadmin.options import MailOptions, Options
+from gpuadmin.outcome import finish, report
+from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
 
-__all__ = ["begin_window", "list_announcements", "maintain", "take_back"]
-_TEXTS = {
-    "en": "Maintenance of {{hosts}}: {begin} to {until}\n{reason}\nNothing starts there that would run into it, and "
-    "GPUs that were granted go back before. Save your work: programs may be ended.",
-    "ko": "점검: {{hosts}}, {begin}부터 {until}까지\n{reason}\n그 전에 끝나지 않는 작업은 시작하지 않고, 받은 GPU는 "
-    "점검 전에 반납됩니다. 실행 중인 프로그램은 종료될 수 있으니 미리 저장하세요.",
-}
+__all__ = ["begin_due", "begin_window", "list_announcements", "maintain", "take_back"]
 
 
 def maintain(
@@ -43,35 +42,92 @@ def maintain(
     except ValueError as error:
         raise ConfigError(f"--reason: {error}") from None
     if instead is not None:
-        instead, old, _ = _find(options, instead)
-        window = replace(old, begin=begin, until=until)
+        with opened("maintain", options, changes=False) as session:
+            one, old = _find(Announcements.of(session.site.directory), instead)
+        instead, window = one.id, replace(old, begin=begin, until=until)
         if window == old:
             raise ConfigError(f"{instead} is at that time already")
-    given = window.reason.replace("{", "{{").replace("}", "}}")
-    values = {"begin": clock(begin), "until": clock(until), "reason": given}
-    texts = {language: text.format(**values) for language, text in _TEXTS.items()}
-    day = date.fromtimestamp(until)
-    return announce(options, mail, Announcing(texts, None, day, pattern or None, True, window, instead))
+    return announce(
+        options, mail, Announcing({}, None, date.fromtimestamp(until), pattern or None, True, window, instead)
+    )
 
 
-def begin_window(options: Options, name: str) -> int:
-    """Run its verb, and end the window when that is done. Returns the exit code."""
-    id, window, site = _find(options, name)
-    if not window.begin <= time.time() < window.until:  # guard: nothing is done at another time than people were told
-        times = f"from {clock(window.begin)} to {clock(window.until)}"
-        raise RefusedError(f"the window is {times}", hint=f"gpuadmin maintain --move {id} --from TIME --until TIME")
-    verb, *rest = window.verb or [""]
-    agreed = ["--yes"] if options.yes and verb != "run" else []  # which asks nothing
-    command = [sys.executable, "-P", "-m", "gpuadmin", verb, "--site", site, *agreed, *rest]
-    # guard: a window stays where its verb fails -> 0
-    code = subprocess.run(command, check=False, stdout=sys.stderr if options.json else None).returncode if verb else 0
-    return code or take_back(options, id)
+def begin_due(options: Options) -> int:
+    """Begin the window whose time has come and that nobody has begun, where one has a verb. Returns the exit code.
 
-
-def _find(options: Options, name: str) -> tuple[str, Window, str]:
-    """The id of a window, the window, and its site's directory. Raises ConfigError."""
+    Raises RefusedError as long as one stays that did not come to its end: somebody is to look at it.
+    """
     with opened("maintain", options, changes=False) as session:
-        one = Announcements.of(session.site.directory).find(name)
-        if one.window is None:
-            raise ConfigError(f"{one.id} announces no maintenance", hint="gpuadmin maintain shows what is announced")
-        return one.id, one.window, str(session.site.directory)
+        record, now, today = Announcements.of(session.site.directory), time.time(), date.today()
+        due = [
+            (one, one.window)
+            for one in sorted(record, key=lambda one: one.window.begin if one.window else 0)
+            if record.holds(one.id) and not one.over(today)
+            and one.window and one.window.verb and one.window.begin <= now
+        ]  # fmt: skip
+        # guard: what stays of one window keeps no other from its time -> due
+        ready = [one for one, window in due if now < window.until and not record.begun(one)]
+        if not ready:
+            for one, window in due:
+                _refuse_begun(record, one)
+                raise RefusedError(f"window {one.id} was not begun by {clock(window.until)}", hint=_ways(one))
+            return finish(session, ExitCode.DONE, {})
+    return begin_window(options, ready[0].id, again=False)
+
+
+def begin_window(options: Options, name: str, *, again: bool = True) -> int:
+    """Run its verb, and end the window when that is done. `again`: also where it was begun, and did not come to its
+    end. Returns the exit code."""
+    with opened("maintain", options) as session:
+        record = Announcements.of(session.site.directory)
+        one, window = _find(record, name)
+        if (
+            not window.begin <= time.time() < window.until
+        ):  # guard: nothing is done at another time than people were told
+            times = f"from {clock(window.begin)} to {clock(window.until)}"
+            raise RefusedError(f"the window is {times}", hint=_ways(one))
+        if not again:
+            _refuse_begun(record, one)
+        builder = PlanBuilder(one.beginning)
+        builder.add("site", window.command or "it is over")
+        session.planned(builder.build())
+        begun = session.begun()
+        if session.history is not None:
+            session.history.keep(begun.id)  # guard: a window whose beginning nobody else can read is not begun
+        code = _run(window.verb, options, session.site.directory) if window.verb else 0
+        if code:  # guard: a window stays where its verb fails
+            return finish(session, code, {"id": one.id})
+        held = release(session, one)
+        if held is not None and held.code:
+            return report(session, held, {"id": one.id})
+        nodes = [host for host in session.named("gpu") if host in one.hosts]
+        over = [] if session.check else [one.id]
+        return report(session, remove(session, record, one, nodes, dashboard=True), {"id": one.id, "over": over})
+
+
+def _run(verb: Sequence[str], options: Options, site: Path) -> int:
+    """Run a verb of gpuadmin within this run's lock. Returns its exit code."""
+    agreed = ["--check"] if options.check else ["--yes"] if options.yes else []
+    command = [sys.executable, "-P", "-m", "gpuadmin", verb[0], "--site", str(site), *agreed, *verb[1:]]
+    with subprocess.Popen(command, stdout=sys.stderr if options.json else None) as process:
+        while True:
+            with suppress(KeyboardInterrupt):  # it has that, too, and ends what it does
+                return process.wait()
+
+
+def _refuse_begun(record: Announcements, one: Announcement) -> None:
+    if (run := record.begun(one)) is not None:  # guard: a window is not begun a second time by itself
+        why = "was cut off" if run["status"] == "unfinished" else "did not succeed"
+        raise RefusedError(f"window {one.id} was begun by {run['who']}, and {why} (run {run['id']})", hint=_ways(one))
+
+
+def _ways(one: Announcement) -> str:
+    move = f"gpuadmin maintain --move {one.id} --from TIME --until TIME"
+    return f"{move}; --begin {one.id} in its time runs its verb, --cancel {one.id} calls it off"
+
+
+def _find(record: Announcements, name: str) -> tuple[Announcement, Window]:
+    one = record.find(name)
+    if one.window is None:
+        raise ConfigError(f"{one.id} announces no maintenance", hint="gpuadmin maintain shows what is announced")
+    return one, one.window

@@ -281,11 +281,12 @@ def ssh(host: str, arguments: tuple[str, ...], site: str | None) -> int:
 @click.option("--move", metavar="ID", help="Move one to --from and --until; everybody is told.")
 @click.option("--cancel", metavar="ID", help="Call one off: jobs start again, and logins no longer show it.")
 @click.option("--begin", "now", metavar="ID", help="Its time has come: run its VERB; when that is done it is over.")
+@click.option("--due", is_flag=True, help="The same for one whose time has come, if nobody has begun it.")
 @mail_options
 @run_options()
 def maintain(
     options: Options, mail: MailOptions, hosts: str | None, words: tuple[str, ...], begin: str | None,
-    until: str | None, reason: str | None, move: str | None, cancel: str | None, now: str | None,
+    until: str | None, reason: str | None, move: str | None, cancel: str | None, now: str | None, due: bool,
 ) -> int:  # fmt: skip
     """Announce that nodes are maintained, and hold it: no job starts and no grant is given that would run into it.
 
@@ -297,20 +298,22 @@ def maintain(
     """
     from gpuadmin.actions import maintain as action
 
-    if sum(one is not None for one in (hosts, move, cancel, now)) > 1:
-        raise click.UsageError("HOSTS, --move, --cancel, --begin: one of them")
+    if sum(one is not None for one in (hosts, move, cancel, now, due or None)) > 1:
+        raise click.UsageError("HOSTS, --move, --cancel, --begin, --due: one of them")
     if hosts or move:
         if begin is None or until is None or (reason is None) != (hosts is None):
             raise click.UsageError("HOSTS need --from, --until and --reason; --move ID needs --from and --until")
         # a mistake in the verb's words is reported now, and not at the window's time
-        if words and not parse_words(click.get_current_context(), words[0], words[1:]):
+        if words and not parse_words(click.get_current_context(), words[0], ("--yes", *words[1:])):
             raise click.UsageError(f"{words[0]} is no verb of gpuadmin")
         return action.maintain(options, mail, (begin, until), hosts or "", reason or "", words, move)
     if begin or until or reason or mail != MailOptions():
         raise click.UsageError("which nodes? gpuadmin maintain [OPTIONS] HOSTS [-- VERB...]")
     if cancel is not None:
         return action.take_back(options, cancel)
-    return action.list_announcements(options) if now is None else action.begin_window(options, now)
+    if now is not None:
+        return action.begin_window(options, now)
+    return action.begin_due(options) if due else action.list_announcements(options)
 
 
 @click.command("run", cls=HostCommand)

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -50,6 +51,23 @@ def test_the_second_is_told_who_holds_the_lock_and_since_when(tmp_path: Path) ->
     assert f"(process {other.pid})" in caught.value.message
     assert "@" in caught.value.message
     assert caught.value.exit_code == 5
+
+
+@pytest.mark.holds("nobody but the verb of a window goes on beside its lock")
+def test_the_verb_that_a_run_waits_for_goes_on_within_its_lock(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, sys; from gpuadmin.lock import site_lock\n"
+        "with site_lock(pathlib.Path(sys.argv[1]), 'reboot') as ours: print(ours)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with site_lock(tmp_path, "maintain") as ours:
+        assert ours
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        other = subprocess.run(
+            ["sh", "-c", '"$@"; exit $?', "sh", *command], capture_output=True, text=True, check=False
+        )
+    assert done.stdout == "False\n"
+    assert "RefusedError: the site is locked" in other.stderr
 
 
 def test_a_killed_run_leaves_no_lock(tmp_path: Path) -> None:

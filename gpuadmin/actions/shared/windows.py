@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.queue import ask, controller
-from gpuadmin.announcements import Announcement
+from gpuadmin.announcements import Announcement, Window
 from gpuadmin.answers import Answers
-from gpuadmin.common.records.queue import WINDOW
+from gpuadmin.common.records.queue import WINDOW, Reservation
 from gpuadmin.config.queue import takes_jobs
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session
+
+_TEXTS = {
+    "en": "Maintenance of {hosts}: {begin} to {until}\n{reason}\nNothing starts there that would run into it, and "
+    "GPUs that were granted go back before. Save your work: programs may be ended.",
+    "ko": "점검: {hosts}, {begin}부터 {until}까지\n{reason}\n그 전에 끝나지 않는 작업은 시작하지 않고, 받은 GPU는 "
+    "점검 전에 반납됩니다. 실행 중인 프로그램은 종료될 수 있으니 미리 저장하세요.",
+}
+
+
+def describe(window: Window, hosts: Sequence[str]) -> dict[str, str]:
+    """What people read of a window, by language."""
+    begin, until = clock(window.begin), clock(window.until)
+    values = {"hosts": ", ".join(hosts), "begin": begin, "until": until, "reason": window.reason}
+    return {language: text.format(**values) for language, text in _TEXTS.items()}
 
 
 def plan_window(session: Session, builder: PlanBuilder, one: Announcement) -> None:
     """What is planned of a window beside its announcement, and who would run into it."""
     if one.window is None:
         return
-    work = one.window.command or "your work there"
-    builder.add("site", f"at {clock(one.window.begin)}: {work} (gpuadmin maintain --begin {one.id})")
+    timers, work = session.site.settings.timers, one.window.command or "your work there"
+    itself = one.window.verb and timers and "windows" in timers.verbs
+    how = "the monitor host begins it" if itself else f"gpuadmin maintain --begin {one.id}"
+    builder.add("site", f"at {clock(one.window.begin)}: {work} ({how})")
+    if itself:
+        builder.warn("the monitor host has it from the site's repository: commit announcements.jsonl, and push it")
     queued = _find_queued(session, one)
     for host in one.hosts:
         builder.add(host, f"no {'job starts' if host in queued else 'grant of a GPU is kept'} that would run into it")
@@ -37,10 +56,8 @@ def hold(session: Session, one: Announcement, instead: Announcement | None) -> R
     """Hold a window, in place of another one. None: there is none, or the queue has none of its nodes."""
     if one.window is None or not (nodes := _find_queued(session, one)):
         return None
-    create = (
-        "scontrol", "create", "reservation", f"ReservationName={WINDOW}{one.id}", f"Nodes={','.join(nodes)}",
-        f"StartTime=uts{one.window.begin}", f"EndTime=uts{one.window.until}", "Users=root", "Flags=MAINT,IGNORE_JOBS",
-    )  # fmt: skip
+    mark = Reservation(WINDOW + one.id, nodes, ["root"], one.window.begin, one.window.until)
+    create = mark.command("MAINT,IGNORE_JOBS")
     return _run(session, [one.id, *([instead.id] if instead else [])], shlex.join(create))
 
 

@@ -59,6 +59,13 @@ class Reservation:
     begin: When
     end: When
 
+    def command(self, flags: str) -> list[str]:
+        """What makes it, on a host that Slurm lets do so."""
+        return [
+            "scontrol", "create", "reservation", f"ReservationName={self.name}", f"Users={','.join(self.users)}",
+            f"Nodes={','.join(self.nodes)}", f"StartTime=uts{self.begin}", f"EndTime=uts{self.end}", f"Flags={flags}",
+        ]  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Queue:

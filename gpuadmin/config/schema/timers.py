@@ -14,10 +14,11 @@ class Timers(Model):
     """Verbs that the monitor host runs by itself, as the account `gpuadmin-timers`. Without this section none."""
 
     verbs: Annotated[
-        list[Literal["drift", "idle", "notify", "report"]],
+        list[Literal["drift", "idle", "notify", "report", "windows"]],
         Field(
             min_length=1,
-            description="Which: `idle --act` every hour, the others every day (a month's `report` is mailed once).",
+            description="Which: `idle --act` every hour, windows of `maintain` at their time, the others every day "
+            "(a month's `report` is mailed once).",
         ),
     ]
     program: Annotated[Path, Field(description="gpuadmin on the monitor host.")] = "/opt/gpuadmin/bin/gpuadmin"

@@ -3,13 +3,17 @@
 import json
 import subprocess
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuadmin import records
 from gpuadmin.announcements import Announcements
+from gpuadmin.errors import UnreachableError
 from gpuadmin.results import HostResult, RunResult
+from gpuadmin.who import who
 from tests.support.fake_ansible import Ansible, Cli, ansible
 
 __all__ = ["ansible"]
@@ -53,8 +57,8 @@ def test_it_is_held_before_anybody_is_told(ansible: Ansible, cli: Cli) -> None:
     (line,) = lines(ansible)
     begin = int(time.mktime((2099, 1, 1, 18, 0, 0, 0, 0, -1)))
     (window,) = shown(cli)
-    assert f"create reservation ReservationName=gpuadmin-window-{window['id']} Nodes=node1 StartTime=uts{begin}" in line
-    assert f"EndTime=uts{begin + 7200} Users=root Flags=MAINT,IGNORE_JOBS" in line
+    assert f"ReservationName=gpuadmin-window-{window['id']} Users=root Nodes=node1 StartTime=uts{begin}" in line
+    assert f"EndTime=uts{begin + 7200} Flags=MAINT,IGNORE_JOBS" in line
     (entry,) = ansible.asked[-1].variables["gpuadmin_announcements"]["node1"]
     assert (entry["closed_from"], entry["closed_until"]) == (begin, begin + 7200)
     assert "Maintenance of node1: 2099-01-01 18:00 to 2099-01-01 20:00\nnew {driver}\n" in entry["text"]
@@ -125,29 +129,161 @@ def test_what_a_file_calls_a_window_is_no_program(ansible: Ansible, cli: Cli, tm
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.holds("nothing is done at another time than people were told")
-@pytest.mark.holds("a window stays where its verb fails")
-def test_its_verb_runs_at_its_time(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare(ansible)
+@dataclass
+class Verbs:
+    """The verbs that windows ran, which end as `code` says."""
+
+    ran: list[list[str]] = field(default_factory=list)
+    code: int = 0
+
+
+@pytest.fixture
+def verbs(monkeypatch: pytest.MonkeyPatch) -> Verbs:
+    found = Verbs()
+
+    class Process:
+        """It is interrupted once; it ends what it does."""
+
+        def __init__(self, command: list[str], **_: object) -> None:
+            found.ran.append(command[4:])
+            self.interrupted = False
+
+        def __enter__(self) -> "Process":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def wait(self) -> int:
+            if not self.interrupted:
+                self.interrupted = True
+                raise KeyboardInterrupt
+            return found.code
+
+    monkeypatch.setattr(subprocess, "Popen", Process)
+    return found
+
+
+def announced(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch, *, now: bool = True) -> dict[str, Any]:
+    """A window of node1 that has a verb; its time has come."""
+    prepare(ansible, queue=False)
     assert cli(*WINDOW, "--", "reboot", "node1")[0] == 0
     (one,) = shown(cli)
-    ran: list[list[str]] = []
-    status = [1]
+    if now:
+        monkeypatch.setattr(time, "time", lambda: one["begin"] + 1)
+    return one
 
-    def run(command: list[str], check: bool, stdout: object) -> subprocess.CompletedProcess[str]:
-        ran.append(command)
-        return subprocess.CompletedProcess(command, status[0])
 
-    monkeypatch.setattr(subprocess, "run", run)
+def states(cli: Cli) -> list[str]:
+    return [one["state"] for one in json.loads(cli("maintain", "--json")[1])["result"]["announcements"]]
+
+
+@pytest.mark.holds("nothing is done at another time than people were told")
+@pytest.mark.holds("a window stays where its verb fails")
+def test_its_verb_runs_at_its_time(ansible: Ansible, cli: Cli, verbs: Verbs, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = announced(ansible, cli, monkeypatch, now=False)
     code, _, err = cli("maintain", "--begin", one["id"], "--yes")
-    assert (code, "the window is from 2099-01-01 18:00" in err, ran) == (5, True, [])
+    assert (code, "the window is from 2099-01-01 18:00" in err, verbs.ran) == (5, True, [])
+    assert cli("maintain", "--due")[0] == 0
+    assert verbs.ran == []
     monkeypatch.setattr(time, "time", lambda: one["begin"] + 1)
-    assert cli("maintain", "--begin", one["id"], "--yes")[0] == 1
-    assert len(shown(cli)) == 1
-    status[0] = 0
+    verbs.code = 3
+    assert cli("maintain", "--begin", one["id"], "--yes")[0] == 3
+    assert states(cli) == [f"begun by {who()}: failed"]
+    verbs.code = 0
+    assert cli("maintain", "--begin", one["id"], "--check")[0] == 0
+    assert verbs.ran[-1] == ["reboot", "--site", str(ansible.site), "--check", "node1"]
+    assert states(cli) == [f"begun by {who()}: failed"]
     assert cli("maintain", "--begin", one["id"], "--yes")[0] == 0
-    assert ran[-1][4:5] + ran[-1][-2:] == ["reboot", "--yes", "node1"]
-    assert shown(cli) == []
+    assert verbs.ran[-1] == ["reboot", "--site", str(ansible.site), "--yes", "node1"]
+    assert states(cli) == ["done"]
+    assert ansible.asked[-1].variables["gpuadmin_announcements"] == {"node1": []}
+    assert cli("maintain", "--begin", one["id"], "--yes")[0] == 2, "it is over"
+
+
+@pytest.mark.holds("a window is not begun a second time by itself")
+def test_one_that_is_due_begins_by_itself(
+    ansible: Ansible, cli: Cli, verbs: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What did not come to its end is said each time, also when its time is over; the site's files stay as they are."""
+    one = announced(ansible, cli, monkeypatch)
+    before = (Path(str(ansible.site)) / "announcements.jsonl").read_bytes()
+    verbs.code = 3
+    assert cli("maintain", "--due", "--yes")[0] == 3
+    for moment in (one["begin"] + 300, one["until"] + 1):
+        monkeypatch.setattr(time, "time", lambda moment=moment: moment)
+        code, _, err = cli("maintain", "--due", "--yes")
+        assert (code, "was begun by" in err, "did not succeed (run " in err) == (5, True, True), err
+    assert len(verbs.ran) == 1
+    assert (Path(str(ansible.site)) / "announcements.jsonl").read_bytes() == before
+
+
+@pytest.mark.holds("what stays of one window keeps no other from its time")
+def test_a_window_that_nobody_began_in_time(
+    ansible: Ansible, cli: Cli, verbs: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = announced(ansible, cli, monkeypatch)
+    later = ("--from", "2099-01-01 19:00", "--until", "2099-01-01 23:00")
+    monkeypatch.setattr(time, "time", lambda: one["begin"] - 1)
+    assert cli("maintain", *later, "--reason", "x", "--yes", "node1", "--", "upgrade", "node1")[0] == 0
+    monkeypatch.setattr(time, "time", lambda: one["until"] + 1)
+    assert cli("maintain", "--due", "--yes")[0] == 0
+    assert [ran[0] for ran in verbs.ran] == ["upgrade"]
+    code, _, err = cli("maintain", "--due", "--yes")
+    assert (code, f"window {one['id']} was not begun by 2099-01-01 20:00" in err) == (5, True)
+
+
+def other_machine(site: Path, run: dict[str, Any], result: dict[str, Any] | None) -> None:
+    """Write the record of another machine's run, as the storage host gives it."""
+    name = "20990101T090100-maintain-abcd"
+    whole = {"id": name, "verb": "maintain", "arguments": [], "check": False, "who": "kim@laptop", "plan": {
+        "title": "x", "steps": [], "warnings": []}, "started": "2099-01-01T09:01:00+00:00"} | run  # fmt: skip
+    found = {"run.json": json.dumps(whole)}
+    if result is not None:
+        ended = {"status": "ok", "exit_code": 0, "ended": whole["started"], "result": result}
+        found["result.json"] = json.dumps(ended)
+    records.receive(site / "runs", name, found)
+
+
+@pytest.mark.holds("a window that another machine ended or called off is over")
+@pytest.mark.holds("what became of a window that was announced again counts for that one no more")
+def test_what_another_machine_did_of_it(
+    ansible: Ansible, cli: Cli, verbs: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = announced(ansible, cli, monkeypatch)
+    site = Path(str(ansible.site))
+    title = {
+        "title": f"Window {one['id']}: {next(iter(one['texts'].values())).splitlines()[0]}",
+        "steps": [],
+        "warnings": [],
+    }
+    other_machine(site, {"plan": title}, None)
+    code, _, err = cli("maintain", "--due", "--yes")
+    assert (code, "was begun by kim@laptop, and was cut off" in err, verbs.ran) == (5, True, [])
+    # an odd record, a check, and one from before it was announced say nothing
+    for run, result in (({}, {"over": 3}), ({"check": True}, {"over": [one["id"]]}),
+                        ({"started": "2001-01-01T00:00:00+00:00"}, {"over": [one["id"]]})):  # fmt: skip
+        other_machine(site, run, result)
+        assert states(cli) == ["announced"], (run, result)
+    other_machine(site, {}, {"over": [one["id"]]})
+    assert states(cli) == ["taken back"]
+    assert cli("maintain", "--due", "--yes")[0] == 0
+    assert verbs.ran == []
+
+
+@pytest.mark.holds("a window whose beginning nobody else can read is not begun")
+def test_a_storage_host_that_is_lost_meanwhile(
+    ansible: Ansible, cli: Cli, verbs: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = announced(ansible, cli, monkeypatch)
+
+    class Lost:
+        def keep(self, identity: str) -> None:
+            raise UnreachableError("storage1: timed out")
+
+    monkeypatch.setattr("gpuadmin.session._locked_everywhere", lambda session, stack: Lost())
+    assert cli("maintain", "--begin", one["id"], "--yes")[0] == 4
+    assert verbs.ran == []
 
 
 def test_a_site_without_a_queue(ansible: Ansible, cli: Cli) -> None:

@@ -84,7 +84,7 @@ def test_a_node_is_booked_for_that_person_alone(controller: Controller) -> None:
     assert answer(f"book 2 8 {begin}") == (0, f"booked 1 gpu1 4 {begin} {begin + 8 * HOUR}")
     (made,) = controller.done()
     assert f"ReservationName=gpu-book-{ME}-1 Users={ME} Nodes=gpu1 StartTime=" in made
-    assert made.endswith("Duration=480 Flags=PURGE_COMP=30:00")
+    assert made.endswith(f"EndTime=uts{begin + 8 * HOUR} Flags=PURGE_COMP=30:00")
     controller.reserved(reservation(f"gpu-book-{ME}-1", ME, "gpu1", begin))
     assert answer(f"book 2 1 {begin + 2 * HOUR} gpu3")[1].startswith("booked 2 gpu3 4 ")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -118,7 +117,7 @@ def book(user: str, gpus: int, hours: int, begin: int, node: str, policy: Policy
             why = f"full {policy.booked}"
             continue
         try:
-            run(_command(mark, hours))
+            run(mark.command(f"PURGE_COMP={UNUSED}:00"))
         except NodeError as error:
             if "busy" not in str(error) and "Duplicate" not in str(error):
                 raise
@@ -130,14 +129,6 @@ def book(user: str, gpus: int, hours: int, begin: int, node: str, policy: Policy
             raise RefusedError(f"full {policy.booked}")
         return f"booked {number} {one} {counts[one]} {begin} {end}"
     raise RefusedError(why)
-
-
-def _command(one: Reservation, hours: int) -> list[str]:
-    begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(one.begin))
-    return [
-        "scontrol", "create", "reservation", f"ReservationName={one.name}", f"Users={one.users[0]}",
-        f"Nodes={one.nodes[0]}", f"StartTime={begin}", f"Duration={hours * 60}", f"Flags=PURGE_COMP={UNUSED}:00",
-    ]  # fmt: skip
 
 
 def _leaves_enough(there: Sequence[Reservation], counts: Mapping[str, int], percent: int, asked: Reservation) -> bool:
