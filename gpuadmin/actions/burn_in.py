@@ -22,7 +22,7 @@ def burn_in(options: Options, patterns: Sequence[str]) -> int:
             raise ConfigError(f"{listed(odd)}: not in the group gpu")
         builder = PlanBuilder("Burn GPUs in")
         program = " ".join(settings.burn_in) or "what DCGM or the CUDA toolkit brings"
-        words = f"takes no work, and runs {program}, for at most {settings.burn_in_minutes} minutes"
+        words = f"takes no work, and runs {program}, for a day at most"
         builder.add_all(hosts, [f"{words}; takes jobs again if it passes and nobody else has drained it"])
         session.plan(builder.build())
         session.confirm()  # guard: a node is burnt in once that is confirmed

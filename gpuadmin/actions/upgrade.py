@@ -23,7 +23,7 @@ _WAITS = ("packages", "reboot", "interrupted", "problems")  # one of these is so
 _BOOTED = re.compile(r"linux-image-\d")  # a kernel, in use after a boot
 
 
-def upgrade(options: Options, patterns: Sequence[str], *, security: bool, when_idle: bool) -> int:
+def upgrade(options: Options, patterns: Sequence[str], *, security: bool) -> int:
     """Upgrade the hosts that the patterns name. Returns the exit code."""
     with opened("upgrade", options) as session:
         targets = sorted(find_targets(session, patterns), key=lambda one: one.serves)  # what all need comes last
@@ -34,7 +34,7 @@ def upgrade(options: Options, patterns: Sequence[str], *, security: bool, when_i
         needed = {name for name, one in found.items() if one["reboot"] or any(map(_BOOTED.match, one["packages"]))}
         storage = any(one.serves and one.name in needed for one in targets)  # the nodes let its homes go, and boot, too
         asked = tuple(one.name for one in targets if one.name in needed or (storage and one.people))
-        request = PowerRequest("reboot", asked, when_idle, None, force=False)
+        request = PowerRequest("reboot", asked, False, None, force=False)
         queue, decision = look_and_decide(session, request)[2:] if asked else (Away(session), Decision((), {}))
         together = len(decision.steps) > 1
         booting = [name for name in decision.hosts if together or name in needed]

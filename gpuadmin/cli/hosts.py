@@ -339,9 +339,8 @@ def run(options: Options, hosts: str, words: tuple[str, ...]) -> int:
 @click.command("upgrade")
 @click.argument("hosts", metavar="HOST...", nargs=-1, required=True, shell_complete=pattern())
 @click.option("--security", is_flag=True, help="Only security updates, and what they need.")
-@click.option("--when-idle", is_flag=True, help="Wait with a reboot until nobody is on the node, for a day at most.")
 @run_options()
-def upgrade(hosts: tuple[str, ...], security: bool, when_idle: bool, options: Options) -> int:
+def upgrade(hosts: tuple[str, ...], security: bool, options: Options) -> int:
     """Upgrade hosts without images, one after the other, and reboot those that need it and that nobody uses.
 
     Only what was shown is upgraded. It stops after the first host where something that was well is not. Settings that
@@ -353,7 +352,7 @@ def upgrade(hosts: tuple[str, ...], security: bool, when_idle: bool, options: Op
     """
     from gpuadmin.actions.upgrade import upgrade
 
-    return upgrade(options, hosts, security=security, when_idle=when_idle)
+    return upgrade(options, hosts, security=security)
 
 
 @click.command("reboot")

@@ -114,6 +114,8 @@ def _owned(section: Slurm, nodes: Sequence[str]) -> Iterator[Finding]:
     for group in section.groups:
         where, owns = f"gpuadmin.yml: slurm.groups: {group.name}: owns", group.owns or Owns.model_construct()
         things = [*(("nodes", one) for one in owns.nodes), *(("types", one) for one in owns.types)]
+        if group.owns and not things:
+            yield Finding("error", where, "names neither nodes nor types", "owns: {nodes: [NODE]}, or leave it out")
         for kind, name in dict.fromkeys(things):
             if other := owners.get((kind, name)):
                 message = f"{kind}: {name} is {other}'s already, and nobody says which of them comes first"

@@ -84,6 +84,7 @@ def node_metrics(cluster: Cluster, host: Host) -> dict[str, Any]:
         "scratch": cluster.node(host, cluster.plain["reset"]["scratch"], []),
         "shared": cluster.storage(host, [one["path"] for one in shares(cluster)], []),
         "disk_names": cluster.asked("disk_names", []),
+        "timers": "monitor" in host.groups and cluster.site.timers is not None,
         "idle_tell": idle.get("tell", []),
         "idle_stop": idle.get("stop", []),
     }

@@ -32,7 +32,6 @@ class Health(Model):
             "it `dcgmi diag -r 3` of NVIDIA's DCGM, or `bandwidthTest` of the CUDA toolkit."
         ),
     ] = []
-    burn_in_minutes: Annotated[int, Field(description="How long it may take.", ge=1, le=10080)] = 240
 
 
 class Gpus(Model):

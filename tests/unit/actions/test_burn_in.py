@@ -11,11 +11,11 @@ def test_nodes_are_burnt_in(ansible: Ansible, cli: Cli) -> None:
     assert ansible.site is not None
     settings = ansible.site / "gpuadmin.yml"
     code, out, _ = cli("burn-in", "node1", "--check")
-    assert (code, "runs what DCGM or the CUDA toolkit brings, for at most 240" in " ".join(out.split())) == (0, True)
-    health = "{burn_in: [gpu_burn, '600'], burn_in_minutes: 15}"
+    assert (code, "runs what DCGM or the CUDA toolkit brings, for a day at most" in " ".join(out.split())) == (0, True)
+    health = "{burn_in: [gpu_burn, '600']}"
     settings.write_text(f"{settings.read_text()}\ngpus: {{health: {health}}}\n")
     code, out, _ = cli("burn-in", "node1", "--yes")
-    assert (code, "runs gpu_burn 600, for at most 15 minutes" in " ".join(out.split())) == (0, True)
+    assert (code, "runs gpu_burn 600, for a day at most" in " ".join(out.split())) == (0, True)
     (_, done) = ansible.asked
     assert (done.playbook, done.limit, done.check) == ("burn-in", "node1", False)
     assert "@" in done.variables["gpuadmin_burn_in"]["by"]

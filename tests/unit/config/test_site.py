@@ -381,6 +381,10 @@ CHECKS = {
         "error", "slurm.groups: b: owns", "types: h100 is a's already",
     ),
     "a group's node that is none": (
+        with_queue(QUEUE, "slurm: {groups: [{name: a, owns: {}}]}"),
+        "error", "slurm.groups: a: owns", "names neither nodes nor types",
+    ),
+    "a group that owns nothing of what it owns": (
         with_queue(QUEUE, "slurm: {groups: [{name: a, owns: {nodes: [nodee1]}}]}"),
         "error", "slurm.groups: a: owns", "nodes: nodee1 is not a node of the queue",
     ),

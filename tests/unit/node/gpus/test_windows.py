@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.windows import find_end
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins.announcements import find_window
 
-NEXT, LATER = {"closed_from": 1000, "closed_until": 2000}, {"closed_from": 5000, "closed_until": 6000}
+TEXT = {"id": "x", "begin": 0, "end": 9000, "text": "x"}
+NEXT = {**TEXT, "closed_from": 1000, "closed_until": 2000}
+LATER = {**TEXT, "closed_from": 5000, "closed_until": 6000}
 CASES = {
     "before it": ([NEXT], 100, 900, 900),
     "until it": ([NEXT], 100, 1000, 1000),
@@ -16,16 +18,16 @@ CASES = {
     "in it": ([NEXT], 1500, 3000, 1500),
     "between them": ([LATER, NEXT], 2000, 9000, 5000),
     "after them": ([LATER, NEXT], 6000, 9000, 9000),
-    "other announcements": ([{"text": "x"}], 100, 900, 900),
+    "other announcements": ([TEXT], 100, 900, 900),
     "a damaged file": ("x", 100, 900, 900),
-    "odd entries": ([{"closed_until": "x"}, 3], 100, 900, 900),
+    "odd entries": ([{**NEXT, "closed_until": "x"}, 3], 100, 900, 900),
 }
 
 
 @pytest.mark.parametrize(("written", "begin", "until", "end"), CASES.values(), ids=CASES)
 def test_when_a_grant_ends(tmp_path: Path, written: object, begin: int, until: int, end: int) -> None:
     (tmp_path / "announcements.json").write_text(json.dumps(written))
-    assert find_end(str(tmp_path), begin, until) == end
+    assert find_window(str(tmp_path), begin, until) == end
 
 
 @pytest.mark.holds("no grant runs into a window")

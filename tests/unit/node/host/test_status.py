@@ -22,6 +22,11 @@ from tests.support.fake_slurm import slurm
 pytestmark = pytest.mark.holds("a look that ends leaves the others what they look at")
 
 
+@pytest.fixture(autouse=True)
+def _without_timers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "run", lambda command: "")
+
+
 HOMES = "10.0.0.1:/srv/storage/homes"
 
 
@@ -161,24 +166,23 @@ def test_nodes_of_the_queue_that_take_no_jobs(tmp_path: Path, monkeypatch: pytes
     assert "queue" not in status.collect(**ids)
 
 
-def test_timers_and_how_they_ended(tmp_path: Path) -> None:
-    """What their account writes is read as text, and as no more of it than fits."""
-    units, ended = tmp_path / "units", tmp_path / "ended"
-    for place in (units, ended):
-        place.mkdir()
-    texts = {
-        "drift": 'gpuadmin_timer_ended_seconds{timer="drift"} 1764400000\ngpuadmin_timer_failed{timer="drift"} 1\n',
-        "idle": 'gpuadmin_timer_ended_seconds{timer="idle"} 1764400000\ngpuadmin_timer_failed{timer="idle"} 0\n',
-        "odd": "x_seconds 99999999999999\n",
-    }
-    for verb, text in texts.items():
-        (units / f"gpuadmin-timer-{verb}.timer").write_text("")
-        (ended / f"{verb}.prom").write_text(text)
-    (units / "gpuadmin-timer-report.timer").write_text("")
+def test_timers_and_how_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = """Id=gpuadmin-timer-drift.service
+Result=exit-code
+ExecMainExitTimestampMonotonic=400000900
+
+Id=gpuadmin-timer-idle.service
+Result=success
+ExecMainExitTimestampMonotonic=400000900
+
+Id=gpuadmin-timer-report.service
+Result=success
+ExecMainExitTimestampMonotonic=0
+"""
     when = "2025-11-29T07:06:40+00:00"
-    found = {"drift": f"{when} failed", "idle": when, "odd": "", "report": ""}
-    assert status.timers(str(units), str(ended)) == found
-    (ended / "idle.prom").unlink()
-    (ended / "idle.prom").symlink_to("/etc/shadow")
-    with pytest.raises(OSError, match="symbolic links"):
-        status.timers(str(units), str(ended))
+    monkeypatch.setattr(time, "time", lambda: 1_764_400_100.0)
+    monkeypatch.setattr(time, "monotonic", lambda: 500.0)
+    monkeypatch.setattr(status, "run", lambda command: shown)
+    assert status.timers() == {"drift": f"{when} failed", "idle": when, "report": ""}
+    monkeypatch.setattr(status, "run", lambda command: "")
+    assert status.timers() == {}

@@ -25,10 +25,11 @@ from ..documents import parse
 from ..errors import NodeError, in_words
 from ..fields import FIRST_HUMAN_UID
 from ..files import make_directory, read_bytes, sync_directory, unlink_if_present, write_atomic
+from ..logins import announcements
 from ..lookup import name_of
 from ..paths import RUN, STATE
 from ..run import Finished, Runner
-from . import gate, windows
+from . import gate
 from .gate import Settings
 
 DIRECTORY = "gpu-grants"
@@ -106,7 +107,7 @@ def read(state: str = STATE, run: str = RUN) -> tuple[list[Grant], list[str]]:
         # guard: what has ended opens nothing, though its file is still there -> found.update({grant.id: grant})
         if grant.id not in over:
             if grant.source != SOURCE:  # Slurm holds windows by itself
-                grant = replace(grant, until=windows.find_end(state, grant.begin, grant.until))
+                grant = replace(grant, until=announcements.find_window(state, grant.begin, grant.until))
             found[grant.id] = grant  # of a job that began under a release before: the later one is in memory
     return list(found.values()), problems
 

@@ -20,13 +20,14 @@ from ..answer import Answer
 from ..errors import NodeError, nothing_begun
 from ..fields import FIRST_HUMAN_UID
 from ..files import flocked
+from ..logins import announcements
 from ..logins.occupants import gpu_users, holders
 from ..operation import operation
 from ..root.operations import ensure_files
 from ..root.session import close_session, open_session
 from ..run import program
 from ..slurm import draining, queue
-from . import burning, device_files, gate, grants, kernels, mig, pci, reconcile, windows
+from . import burning, device_files, gate, grants, kernels, mig, pci, reconcile
 from .gate import Settings
 from .grants import Grant
 from .look import Expected, judge, look
@@ -205,7 +206,7 @@ def change_grants(document: GrantsOrder, check: bool, places: gate.Places | None
         if document.grant is not None and all(one.id != document.grant.id for one in found):
             with nothing_begun():  # a refusal says that nothing was changed
                 others = [one for one in found if one not in ending]
-                end = windows.find_end(where.state, int(now), document.grant.until)
+                end = announcements.find_window(where.state, int(now), document.grant.until)
                 if end < document.grant.until:  # guard: an admin grants nothing into a window unseen
                     moment = time.strftime("%Y-%m-%dT%H:%M", time.localtime(end))
                     raise NodeError(f"this node is maintained from {moment} on: grant --until then")
@@ -373,8 +374,6 @@ class BurnInOrder:
 
     #: The site's program; without one what DCGM or the CUDA toolkit brings.
     command: Sequence[str]
-    #: For how long at most.
-    minutes: int
     #: Who asks.
     by: str
     #: What Slurm calls the node; empty: it is in no queue.
@@ -397,7 +396,7 @@ def burn_in(document: BurnInOrder, check: bool, places: gate.Places | None = Non
     burning.keep(where.state, record)  # from here on no job's prolog and no grant lets anybody in
     if node:
         draining.bring(draining.Wanted([node], f"by {document.by}", mark=BURN_IN), check=False)
-    problem = burning.burn(command, document.minutes)
+    problem = burning.burn(command)
     burning.keep(where.state, replace(record, ended=int(time.time()), problem=problem))
     # Xids that the burn-in itself has brought are later than its beginning
     found = health.look_at_node(where, own=True)

@@ -5,9 +5,8 @@ Each part is looked at in a process of its own: one that hangs or is not known s
 
 from __future__ import annotations
 
-import glob
 import os
-import re
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from functools import partial
@@ -16,7 +15,6 @@ from typing import Any
 from gpuadmin.common.records.hosts import Newest
 
 from ..backups import backup_set
-from ..bounded import read_small
 from ..each import Failed, each
 from ..errors import NodeError, in_words
 from ..gpus import gate, pci
@@ -24,9 +22,11 @@ from ..images.observe import report_image
 from ..images.places import Places
 from ..limits.room import disk
 from ..logins import occupants
+from ..run import run
 from ..slurm.queue import closed, without_gpus
 from . import upgrades
 
+_TIMER = "gpuadmin-timer-"
 SECONDS = 15.0  # for a part: logind, a disk or a directory of people may not answer at all; all are asked at once
 
 
@@ -91,18 +91,16 @@ def newest_backup(directory: str) -> Newest | None:
     return None
 
 
-def timers(units: str = "/etc/systemd/system", ended: str = "/run/gpuadmin-metrics/timers") -> dict[str, str]:
+def timers() -> dict[str, str]:
     """The verbs that this host runs by itself: when the last run ended, and whether it failed."""
-    found = {}
-    for path in sorted(glob.glob(os.path.join(units, "gpuadmin-timer-*.timer"))):
-        verb = os.path.basename(path)[len("gpuadmin-timer-") : -len(".timer")]
-        try:
-            text = read_small(os.path.join(ended, f"{verb}.prom")).decode("ascii", "replace")
-        except FileNotFoundError:
-            text = ""
-        when = re.search(r"_seconds[^ ]* ([0-9]{1,10})\n", text)
-        moment = datetime.fromtimestamp(int(when.group(1)), timezone.utc).isoformat() if when else ""
-        found[verb] = moment and moment + ("" if re.search(r"_failed[^ ]* 0\n", text) else " failed")
+    shown = run(["systemctl", "show", "--property=Id,Result,ExecMainExitTimestampMonotonic", f"{_TIMER}*.service"])
+    found, booted = {}, time.time() - time.monotonic()
+    for block in filter(None, shown.strip().split("\n\n")):
+        unit = dict(line.split("=", 1) for line in block.splitlines())
+        ended = int(unit["ExecMainExitTimestampMonotonic"]) / 1e6  # its other form has no one way to be read
+        moment = datetime.fromtimestamp(int(booted + ended), timezone.utc).isoformat() if ended else ""
+        failed = moment and unit["Result"] != "success"
+        found[unit["Id"][len(_TIMER) : -len(".service")]] = moment + (" failed" if failed else "")
     return found
 
 

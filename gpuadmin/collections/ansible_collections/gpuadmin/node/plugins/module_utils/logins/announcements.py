@@ -55,6 +55,17 @@ def load(path: str) -> list[Announcement]:
         raise NodeError(f"{path} is damaged: {error}") from None
 
 
+def find_window(state: str, begin: int, until: int) -> int:
+    """When something that begins then has to end: at the next window, if it would run into one; else ``until``."""
+    try:
+        windows = [one for one in load(os.path.join(state, FILE)) if one.closed_until]
+    except (NodeError, OSError):
+        return until  # what is not known takes nobody's GPU
+    # guard: no grant runs into a window -> until
+    return min([max(one.closed_from, begin) for one in windows if one.closed_from < until and begin < one.closed_until],
+               default=until)  # fmt: skip
+
+
 def show(found: Sequence[Announcement], *, motd: str = MOTD, now: float | None = None) -> None:
     """Write those that hold now where pam_motd(8) reads; remove the file where none does."""
     moment = time.time() if now is None else now

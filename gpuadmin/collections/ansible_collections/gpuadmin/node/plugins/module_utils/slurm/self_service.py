@@ -19,9 +19,10 @@ from ..accounts.desired import load, subordinate
 from ..errors import NodeError
 from ..fields import FIRST_HUMAN_UID
 from ..files import flocked
-from ..gpus import device_files, gate, grants, mig, reconcile, windows
+from ..gpus import device_files, gate, grants, mig, reconcile
 from ..gpus.gate import Places
 from ..gpus.grants import Grant
+from ..logins import announcements
 from ..logins.occupants import holders
 from ..lookup import name_of
 from .gpu_here import read_rule
@@ -81,7 +82,7 @@ def take(uid: int, pid: int, number: int, hours: int, kind: str, rule: SelfServi
         # guard: nobody takes more GPUs than the rule allows
         if sum(len(one.gpus) for one in mine) + number > rule.gpus:
             raise RefusedError(f"too-many {rule.gpus}")
-        until = windows.find_end(places.state, int(now), int(now) + 3600 * hours)
+        until = announcements.find_window(places.state, int(now), int(now) + 3600 * hours)
         if until <= now:  # guard: nobody takes a GPU of a node that is maintained
             raise RefusedError("maintained")
         states = look_at_gpus(places, found, settings, now)
