@@ -260,7 +260,7 @@ def test_what_is_sick_is_granted_to_nobody(
         assert all(one.words in str(refused.value) for one in sick if not one.passes)
 
 
-BURN = operations.BurnInOrder(["burn", "-a"], 5, "root@nas", "gpu1")
+BURN = operations.BurnInOrder(["burn", "-a"], "root@nas", "gpu1")
 
 
 class Burning:
@@ -281,7 +281,7 @@ class Burning:
         return []
 
     def _perform(self, _unit: str, _function: object, order: object, properties: object) -> dict[str, Any]:
-        assert (order, properties) == ({"command": ["burn", "-a"]}, ("RuntimeMaxSec=300",))
+        assert (order, properties) == ({"command": ["burn", "-a"]}, ("RuntimeMaxSec=1d",))
         # who asks for a GPU meanwhile is refused, and a job's prolog as well
         (why,) = health.look_at_node(self.host.places).lasting
         assert why.words.endswith(": it has not ended")
