@@ -1,7 +1,7 @@
 """A week of a cluster on which nobody's laptop is on: what the monitor host does by itself, with a real gpuadmin.
 
 The clock of light hosts is this machine's, so nobody moves it: units are started in the order of the week, by hand. All
-else is systemd's, the account's, and the program's from its wheel. What is set up first is set up by an admin's machine.
+else is systemd's, the account's, and the program's from its wheel. An admin's machine sets it up, and is off then.
 """
 
 import json
