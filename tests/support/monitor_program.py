@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support.lab_cluster import REPOSITORY, Cluster
+from tests.support.lab_cluster import OPEN, REPOSITORY, Cluster
 from tests.support.notebook_wheels import INDEX, bring
 
 HOST = "storage1"
@@ -20,15 +20,18 @@ ORIGIN = f"{HOME}/origin"
 
 def install(cluster: Cluster, directory: Path) -> None:
     """Install the checkout's wheel with all that it needs from files: light hosts reach no package index."""
-    pip = [sys.executable, "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", str(directory)]
-    subprocess.run([*pip, str(REPOSITORY)], check=True)
+    build = [sys.executable, "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", str(directory)]
+    subprocess.run([*build, str(REPOSITORY)], check=True)
     (wheel,) = directory.glob("gpuadmin-*.whl")
     text = (REPOSITORY / "pyproject.toml").read_text()
     needs = re.findall(r'"([^"]+)"', text[text.index("\ndependencies") : text.index("\n[project.optional")])
     bring(cluster, [one for one in needs if ";" not in one], HOST)
     _send(cluster, directory, "/var/lib/wheels", wheel.name)
+    cluster.admin(HOST, OPEN)
+    cluster.admin(HOST, "DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends git python3-venv")
     cluster.admin(HOST, "python3 -m venv /opt/gpuadmin")
     cluster.admin(HOST, f"/opt/gpuadmin/bin/pip install -q --index-url {INDEX} /var/lib/wheels/{wheel.name}")
+    cluster.admin(HOST, OPEN.replace("false", "true"))
 
 
 def make_key(cluster: Cluster) -> str:
