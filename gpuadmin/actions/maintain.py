@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
+from subprocess import Popen
 
 from gpuadmin.actions.announce import Announcing, announce, list_announcements, remove, take_back
 from gpuadmin.actions.shared.grants import clock
@@ -109,7 +109,7 @@ def _run(verb: Sequence[str], options: Options, site: Path) -> int:
     """Run a verb of gpuadmin within this run's lock. Returns its exit code."""
     agreed = ["--check"] if options.check else ["--yes"] if options.yes else []
     command = [sys.executable, "-P", "-m", "gpuadmin", verb[0], "--site", str(site), *agreed, *verb[1:]]
-    with subprocess.Popen(command, stdout=sys.stderr if options.json else None) as process:
+    with Popen(command, stdout=sys.stderr if options.json else None) as process:
         while True:
             with suppress(KeyboardInterrupt):  # it has that, too, and ends what it does
                 return process.wait()

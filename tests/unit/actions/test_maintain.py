@@ -160,7 +160,7 @@ def verbs(monkeypatch: pytest.MonkeyPatch) -> Verbs:
                 raise KeyboardInterrupt
             return found.code
 
-    monkeypatch.setattr(subprocess, "Popen", Process)
+    monkeypatch.setattr("gpuadmin.actions.maintain.Popen", Process)
     return found
 
 

@@ -118,7 +118,8 @@ def test_a_grant_begins_and_ends(host: GatedHost, tmp_path: Path) -> None:
 @pytest.mark.holds("an admin grants nothing into a window unseen")
 def test_nothing_is_granted_into_a_window(host: GatedHost) -> None:
     now = int(time.time())
-    text = f'[{{"closed_from": {now + 60}, "closed_until": {2**31}}}]'
+    window = {"closed_from": now + 60, "closed_until": 2**31}
+    text = json.dumps([{"id": "x", "begin": 0, "end": 1, "text": "x", **window}])
     (Path(host.places.state) / "announcements.json").write_text(text)
     with pytest.raises(NodeError, match="this node is maintained from"):
         operations.change_grants(operations.GrantsOrder(wanted()), True, host.places)

@@ -1,5 +1,6 @@
 """GPUs that nobody has, by the site's rule, for as long as a program of theirs runs."""
 
+import json
 import os
 import subprocess
 import sys
@@ -90,10 +91,11 @@ def test_free_gpus_are_taken_and_given_back(host: GatedHost) -> None:
 def test_a_window_of_maintenance(host: GatedHost) -> None:
     """What is taken ends before it, and is said to; while it lasts nothing is taken."""
     file, now = Path(host.places.state) / "announcements.json", int(time.time())
-    file.write_text(f'[{{"closed_from": {now + 1800}, "closed_until": {now + 9000}}}]')
+    shown = {"id": "x", "begin": 0, "end": now, "text": "x", "closed_until": now + 9000}
+    file.write_text(json.dumps([{**shown, "closed_from": now + 1800}]))
     status, (word, _, until, *_) = ask(host, MINJI, "take 1 2 run")
     assert (status, word, int(until)) == (0, "taken-window", now + 1800)
-    file.write_text(f'[{{"closed_from": {now - 60}, "closed_until": {now + 9000}}}]')
+    file.write_text(json.dumps([{**shown, "closed_from": now - 60}]))
     assert ask(host, JIHO, "take 1 1 run") == (1, ["maintained"])
 
 
