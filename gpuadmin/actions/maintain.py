@@ -81,9 +81,8 @@ def begin_window(options: Options, name: str, *, again: bool = True) -> int:
     with opened("maintain", options) as session:
         record = Announcements.of(session.site.directory)
         one, window = _find(record, name)
-        if (
-            not window.begin <= time.time() < window.until
-        ):  # guard: nothing is done at another time than people were told
+        in_time = window.begin <= time.time() < window.until
+        if not in_time:  # guard: nothing is done at another time than people were told
             times = f"from {clock(window.begin)} to {clock(window.until)}"
             raise RefusedError(f"the window is {times}", hint=_ways(one))
         if not again:

@@ -69,8 +69,7 @@ def week(with_queue: Cluster, tmp_path: Path) -> Iterator[Cluster]:
         monitor_program.give_key(cluster)
         monitor_program.push(cluster, *FILES)
         cluster.admin(HOST, f"{AS} git clone -q {monitor_program.ORIGIN} {HOME}/site")
-        secret = (cluster.site / "metrics_secret").read_text()
-        cluster.admin(HOST, f'umask 077; echo "{secret}" | {AS} tee {HOME}/site/metrics_secret >/dev/null')
+        monitor_program.keep(cluster, "site/metrics_secret", (cluster.site / "metrics_secret").read_text())
         monitor_program.gpuadmin(cluster, "bootstrap", "storage1", "node1", "node2", "--as", "timers", "--yes")
         yield cluster
 
