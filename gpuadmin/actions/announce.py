@@ -26,6 +26,7 @@ from gpuadmin.plan import PlanBuilder
 from gpuadmin.reading import decoded, expanded, read_limited
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
+from gpuadmin.site_history import bring_up_to_date
 from gpuadmin.who import who
 
 
@@ -151,6 +152,7 @@ def remove(
 def list_announcements(options: Options) -> int:
     """Show what is and was announced. Returns the exit code."""
     with opened("announce", options, changes=False) as session:
+        bring_up_to_date(session.site)
         record = Announcements.of(session.site.directory)
         today, found = date.today(), []
         table = make_table("Id", "From", "Until", "State", "Hosts", "What", fold=True)

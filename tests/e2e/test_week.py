@@ -77,7 +77,8 @@ def week(with_queue: Cluster, tmp_path: Path) -> Iterator[Cluster]:
 def test_a_week_without_an_admin(week: Cluster, tmp_path: Path) -> None:
     begin, until = (time.strftime("%Y-%m-%d %H:%M", time.localtime(time.time() + one)) for one in (-60, 3600))
     words = ("--from", begin, "--until", until, "--reason", "new kernel", "--mail-dir", str(tmp_path / "mails"))
-    week.gpuadmin("maintain", *words, "--yes", "node2", "--", "reboot", "node2")
+    process = week.start("maintain", *words, "--yes", "node2", "--", "reboot", "node2")
+    assert process.wait(timeout=600) == 0
     monitor_program.push(week, *FILES)
     # from here on the laptop is off
 

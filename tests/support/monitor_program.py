@@ -44,6 +44,7 @@ def give_key(cluster: Cluster) -> None:
     cluster.admin(HOST, f"install -d -o gpuadmin-timers -m 700 {HOME} && {AS} install -d -m 700 {HOME}/.ssh")
     private = (cluster.keys / "gpuadmin-timers").read_text()
     keep(cluster, ".ssh/id_ed25519", private)
+    keep(cluster, ".ssh/id_ed25519.pub", make_key(cluster))
 
 
 def keep(cluster: Cluster, name: str, text: str) -> None:

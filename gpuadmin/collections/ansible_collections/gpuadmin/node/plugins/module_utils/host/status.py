@@ -93,7 +93,8 @@ def newest_backup(directory: str) -> Newest | None:
 
 def timers() -> dict[str, str]:
     """The verbs that this host runs by itself: when the last run ended, and whether it failed."""
-    shown = run(["systemctl", "show", "--property=Id,Result,ExecMainExitTimestampMonotonic", f"{_TIMER}*.service"])
+    asked = "--property=Id,Result,ExecMainExitTimestampMonotonic"
+    shown = run(["systemctl", "show", "--all", asked, f"{_TIMER}*.service"])
     found, booted = {}, time.time() - time.monotonic()
     for block in filter(None, shown.strip().split("\n\n")):
         unit = dict(line.split("=", 1) for line in block.splitlines())
