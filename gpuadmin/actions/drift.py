@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuadmin.actions.provision import find_checks
 from gpuadmin.actions.shared.metrics import metrics_variables, read_metrics_secret, slurm_variables
 from gpuadmin.actions.shared.privileges import Seen, declared
 from gpuadmin.actions.shared.roles import everybody, plan_roles
@@ -20,7 +21,7 @@ def drift(options: Options) -> int:
         session.planned(plan_roles(session, title))
         secret = read_metrics_secret(session.site)
         secrets = metrics_variables(session.site, secret) | slurm_variables(session.site, secret)
-        given = everybody(session) | secrets | declared(session)
+        given = everybody(session) | secrets | declared(session) | {"gpuadmin_health_checks": find_checks(session)}
         run = session.run("drift", None, given, check=True)
         seen = Seen.of(session, run)
         if not options.json:

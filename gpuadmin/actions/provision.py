@@ -25,7 +25,7 @@ def provision(options: Options) -> int:
         session.plan(_plan(session))
         secret = read_metrics_secret(session.site)
         secrets = metrics_variables(session.site, secret) | slurm_variables(session.site, secret)
-        given = everybody(session) | secrets | {"gpuadmin_health_checks": _find_checks(session)}
+        given = everybody(session) | secrets | {"gpuadmin_health_checks": find_checks(session)}
         session.predict("provision", None, ask_carried(session, given), first=partial(show_changes, session))
         session.confirm()  # guard: provision asks before it does something
         if secrets and not session.check:
@@ -40,7 +40,7 @@ def provision(options: Options) -> int:
         return code
 
 
-def _find_checks(session: Session) -> str:
+def find_checks(session: Session) -> str:
     """The directory of the site's own checks of a node; empty: there is none. Raises ConfigError."""
     checks = session.site.directory / "health.d"
     odd = sorted(one.name for one in checks.glob("*") if not os.access(one, os.X_OK))

@@ -31,3 +31,6 @@ def test_what_is_beside_the_sites_own_checks_is_not_run(ansible: Ansible, cli: C
     assert ansible.asked == []
     (checks / "README").unlink()
     assert cli("provision", "--yes")[0] == 0
+    assert cli("drift")[0] == 0
+    told = [one.variables["gpuadmin_health_checks"] for one in ansible.asked if one.playbook in ("provision", "drift")]
+    assert set(told) == {str(checks)}, "drift would have them, too"
