@@ -117,6 +117,7 @@ def values(
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),
         "own_scratch": settings.reset.own_scratch,
+        "of_scratch": bool(settings.reset.own_scratch) and any(one["scratch"] for one in _node_limits(settings, own)),
         "shared": [{**one.model_dump(), "place": f"{PLACE}/{one.name}"} for one in settings.shared],
         "mounts": [
             one.model_dump() for one in settings.mounts if {"gpu", "all", *(node.name for node in nodes)} & {*one.hosts}
@@ -141,7 +142,7 @@ def values(
 
 #: What one person may have of the queue, and of each node, in the order in which the guide shows it.
 _OF_QUEUE = ("gpus", "hours", "queued", "cpus", "memory", "nodes")
-_OF_NODE = ("memory", "processors", "tasks", "home", "docker")
+_OF_NODE = ("memory", "processors", "tasks", *AMOUNTS)
 
 
 def _queue_limits(settings: Settings, nodes: int) -> dict[str, Any]:
