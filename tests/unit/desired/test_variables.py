@@ -199,9 +199,11 @@ def test_amounts_of_the_site_of_a_host_and_of_people() -> None:
     people = [{"names": ["minji"], "home": "1T"}, {"names": ["jiho"], "memory": "8G"}]
     found = of("gpu2", limits={"docker": "200G", "people": people})
     assert (found["limits_amounts"], found["limits_docker"], found["limits_home"]) == (True, "200G", "unlimited")
-    assert found["limits_amounts_people"] == [{"names": ["minji"], "home": "1T", "docker": None}]
+    assert found["limits_amounts_people"] == [{"names": ["minji"], "home": "1T", "docker": None, "scratch": None}]
     assert all(not {"home", "docker"} & set(one) for one in found["limits_people"]), "systemd knows no disks"
     assert of("gpu1", limits={"docker": "200G"})["limits_docker"] == "100G"
+    assert (found["limits_scratch"], found["limits_amounts_scratch"]) == ("unlimited", ["/local"])
+    assert of("storage1", limits={"scratch": "1T"})["limits_amounts_scratch"] == []
     # a host of the inventory alone has one; and the site has none
     assert of("gpu2", limits={})["limits_amounts"]
     assert of("gpu2")["limits_amounts"] is False
@@ -221,7 +223,7 @@ def test_limits_of_a_group_are_those_of_its_people() -> None:
         (["minji"], None),
     ]
     assert all("groups" not in one for one in found["limits_people"])
-    assert found["limits_amounts_people"] == [{"names": ["minji"], "home": "1T", "docker": None}]
+    assert found["limits_amounts_people"] == [{"names": ["minji"], "home": "1T", "docker": None, "scratch": None}]
     with pytest.raises(ValidationError, match="names or groups"):
         Settings.model_validate({"name": "lab", "limits": {"people": [{"memory": "8G"}]}})
 
