@@ -203,7 +203,7 @@ def test_amounts_of_the_site_of_a_host_and_of_people() -> None:
     assert all(not {"home", "docker"} & set(one) for one in found["limits_people"]), "systemd knows no disks"
     assert of("gpu1", limits={"docker": "200G"})["limits_docker"] == "100G"
     assert (found["limits_scratch"], found["limits_amounts_scratch"]) == ("unlimited", ["/local"])
-    assert of("storage1", limits={"scratch": "1T"})["limits_amounts_scratch"] == []
+    assert of("nas1", limits={"scratch": "1T"})["limits_amounts_scratch"] == []
     # a host of the inventory alone has one; and the site has none
     assert of("gpu2", limits={})["limits_amounts"]
     assert of("gpu2")["limits_amounts"] is False

@@ -52,10 +52,7 @@ def test_limits_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "2").mkdir()
     korean = shown(on(tmp_path / "2", **counts), "ko")
     assert korean[1:4] == ["  CPU(개): 16 중 0.0", "  메모리(GiB): 96 중 40.0", "  프로세스(개): 123456 중 212"]
-    assert (
-        korean[5]
-        == "  임시 공간: /local/minji: 한도 200.0 GB 중 199.0 GB 사용(99%), 모두가 함께 쓰는 2.0 TB 중 1.0 TB 남음"
-    )
+    assert korean[5] == "  임시 공간: /local/minji: 한도 200.0 GB 중 199.0 GB 사용(99%), 2.0 TB 중 1.0 TB 남음"
 
 
 def test_without_a_limit_it_is_the_nodes(tmp_path: Path) -> None:
