@@ -361,6 +361,7 @@ def test_scratch_is_held_beside_dockers_data(docker: Docker) -> None:
     assert docker.write(data / "image", 60), "each has an amount of its own"
     # a subvolume below, and one that was put into the other's group, count as scratch
     assert as_minji("rm", str(own / "file")).returncode == 0
+    run("btrfs", "filesystem", "sync", docker.disk.top)
     create = ("btrfs", "subvolume", "create", "-i", docker.own_group("minji"))
     assert as_minji(*create, str(own / "own")).returncode == 0
     held = docker.again()
