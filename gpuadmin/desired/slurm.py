@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from gpuadmin.common.pressed import PORT
+from gpuadmin.common.slurm_releases import find_lacking
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.queue import has_notebooks, is_address, takes_jobs
 from gpuadmin.config.schema.notebooks import Notebooks
@@ -26,6 +27,8 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         "controller": host.name,
         "address": host.cluster_address,
         "constrain": list(section.constrain),
+        "oldest": section.oldest,
+        "lacks": find_lacking(section.oldest),
         "groups": groups,
         "hours": max(group["hours"] for group in groups),
         "owned": [{"group": one.name, **one.owns.model_dump()} for one in section.groups if one.owns is not None],
@@ -88,7 +91,9 @@ def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
         "homes": cluster.plain["homes"]["path"],
         "languages": cluster.languages,
         "policy": {**_policy(section), **_idle(cluster)},
-        "controllers": [CONTROLLERS[one] for one in section.constrain],
+        "oldest": section.oldest,
+        "lacks": (lacks := find_lacking(section.oldest)),
+        "controllers": [CONTROLLERS[one] for one in section.constrain if "cgroup/v2" not in lacks],
         "controller": controllers[0].cluster_address if controllers else "",
         "key": cluster.asked("slurm_key", ""),
         "host": controllers[0].name if controllers else host.name,

@@ -152,6 +152,13 @@ class Slurm(Model):
     notice: Annotated[
         int, Field(ge=0, le=1440, description="So many minutes before, they are told: by mail, terminal and SIGTERM.")
     ] = 5
+    oldest: Annotated[
+        Literal["21.08", "22.05", "23.11"],
+        Field(
+            description="The oldest Slurm that a host of the queue has, at most. Before `23.11` (Debian 12, Ubuntu "
+            "22.04) all its hosts know each other by munge, and with `21.08` Slurm itself limits no job."
+        ),
+    ] = "23.11"
     groups: Annotated[list[OwnShare], Field(description="Groups of people with other shares or limits.")] = []
 
     @model_validator(mode="after")

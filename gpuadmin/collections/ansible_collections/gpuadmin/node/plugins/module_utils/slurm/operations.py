@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
+from gpuadmin.common import slurm_releases
 from gpuadmin.common.records.files import File, FilesOrder
 from gpuadmin.common.records.queue import Group, Owns
 
@@ -25,6 +26,7 @@ from ..operation import operation
 from ..paths import STATE
 from ..root.operations import ensure_files
 from ..run import LateError, run, run_command
+from ..system import os_release
 from . import accounts, booking, draining, exceptions, nodes, notices, partitions, queue, queue_report
 from .accounts import ASK_PEOPLE, ASK_PROJECTS, ASK_QOS
 from .booking import Reservation
@@ -237,25 +239,20 @@ def read_by_slurm(contents: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True)
 class SlurmOrder:
-    """Fail where a node's slurmd is of a newer release than Slurm's controller, which does not understand it.
+    """Fail where Slurm's controller does not understand a node's slurmd: it is newer, or too old.
 
-    Asked of the controller's host. Where it has none yet, nothing is said.
+    Asked of the controller's host. Where nothing is installed yet, what the distribution has counts.
     """
 
-    #: The release of the node's slurmd, such as [24, 11]. Null: it has none.
-    slurmd: Optional[Sequence[int]] = None
+    #: The release of the node's slurmd, such as 24.11.
+    slurmd: str
 
 
 @operation("slurm_order", SlurmOrder, looks=True)
 def check_order(document: SlurmOrder, check: bool) -> Answer:
-    mine = queue.version("slurmctld")
-    # guard: a node's slurmd is not newer than Slurm's controller
-    if mine is not None and document.slurmd is not None and list(document.slurmd) > mine:
-        node, here = (".".join(f"{part:02}" for part in one) for one in (document.slurmd, mine))
-        raise NodeError(
-            f"the node's slurmd is of Slurm {node}, and the queue's controller of {here}: upgrade slurmdbd and "
-            "slurmctld there first, in this order, or bring the node back to its image before"
-        )
+    mine = slurm_releases.find_release(queue.version("slurmctld"), os_release().get("VERSION_CODENAME", ""))
+    if words := slurm_releases.describe_misfit(mine, document.slurmd):
+        raise NodeError(words)
     return Answer()
 
 
