@@ -50,7 +50,7 @@ def describe_misfit(controller: str, node: str) -> str:
     if not understands(controller, node):  # guard: a node's slurmd is not too old for Slurm's controller
         newest = max(one for one in RELEASES if understands(one, node))
         return (
-            f"{head}, which does not understand it: upgrade the node, set slurm_node to false for it, or move the group "
-            f"'slurm' to a host whose Slurm is {newest} or older"
+            f"{head}, which does not understand it: upgrade the node, set slurm_node to false for it, or move the "
+            f"group 'slurm' to a host whose Slurm is {newest} or older"
         )
     return ""

@@ -225,12 +225,12 @@ def test_get_uses_what_was_booked(controller: Controller, capsys: pytest.Capture
             "".join(f"{node:<64}\x1f{gres:<256}\x1f\n" for node, gres in (*NODES, ("gpu5", "gpu:a100:2")))
         )
         assert "--reservation" not in given(*arguments)
-    controller.jobs(row("4", ME, "RUNNING", end=now, nodes="gpu1", tres="gres/gpu=3", booking=mine["name"]))
+    controller.jobs(row("4", ME, "RUNNING", end=now, nodes="gpu1", tres="gres/gpu=3", booking=f"gpu-book-{ME}-1"))
     assert "--reservation" in given("1")
     assert "--reservation" not in given("2"), "the others are in use"
-    controller.reserved(reservation(mine["name"], ME, "gpu1", now + 60))
+    controller.reserved(reservation(f"gpu-book-{ME}-1", ME, "gpu1", now + 60))
     assert "--reservation" not in given(), "it has not begun"
-    controller.reserved(reservation(mine["name"], ME, "gpu1", now - HOUR + 60))
+    controller.reserved(reservation(f"gpu-book-{ME}-1", ME, "gpu1", now - HOUR + 60))
     assert "--reservation" not in given(), "it is as good as over"
 
 
