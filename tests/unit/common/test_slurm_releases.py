@@ -8,7 +8,8 @@ from gpuadmin.common.slurm_releases import OFFERED, RELEASES, SINCE, describe_mi
 @pytest.mark.parametrize(
     ("oldest", "lacks"),
     [
-        ("21.08", ["auth/slurm", "cgroup/v2", "scripts"]), ("22.05", ["auth/slurm"]), ("23.02", ["auth/slurm"]),
+        ("21.08", ["auth/slurm", "scripts", "preempt", "cgroup/v2"]), ("22.05", ["auth/slurm", "scripts", "preempt"]),
+        ("23.02", ["auth/slurm"]),
         ("23.11", []), ("26.05", []),
     ],
 )  # fmt: skip
@@ -36,7 +37,7 @@ def test_what_is_installed_counts_before_what_a_distribution_has(
     [
         ("24.11", "24.11", ""), ("24.11", "23.02", ""), ("23.11", "22.05", ""), ("22.05", "21.08", ""),
         ("23.02", "21.08", ""), ("24.05", "23.02", ""), ("26.05", "24.11", ""),
-        ("24.05", "25.11", "slurmd is of Slurm 25.11, and the queue's controller of 24.05: upgrade slurmdbd and slurmc"),
+        ("24.05", "25.11", "slurmd is of Slurm 25.11, and the queue's controller of 24.05: upgrade slurmdbd and"),
         ("22.05", "24.11", "or bring the node back to its image"),
         ("24.11", "22.05", "'slurm' to a host whose Slurm is 23.11 or older"),
         ("23.11", "21.08", "'slurm' to a host whose Slurm is 23.02 or older"),

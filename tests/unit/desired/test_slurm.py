@@ -209,7 +209,7 @@ def test_a_slurm_that_is_too_old_is_refused(role: str) -> None:
     ("oldest", "auth", "cred", "tracks", "scripts"),
     [
         ("23.11", "auth/slurm", "auth/slurm", "proctrack/cgroup", "gpuadmin-prolog"),
-        ("22.05", "auth/munge", "cred/munge", "proctrack/cgroup", "gpuadmin-prolog"),
+        ("22.05", "auth/munge", "cred/munge", "proctrack/cgroup", "/var/lib/gpuadmin/slurm/gpuadmin-prolog"),
         ("21.08", "auth/munge", "cred/munge", "proctrack/linuxproc", "/var/lib/gpuadmin/slurm/gpuadmin-prolog"),
     ],
 )
@@ -221,6 +221,7 @@ def test_slurm_is_told_what_its_oldest_release_knows(
     controller, node = of(3, {"oldest": oldest}) | keys, of(0, {"oldest": oldest}) | keys
     lines = role_variables.rendered("slurm_controller", "slurm.conf.j2", controller).splitlines()
     assert {f"AuthType={auth}", f"CredType={cred}", f"ProctrackType={tracks}", f"Prolog={scripts}"} <= {*lines}
+    assert ("PreemptParameters=send_user_signal" in lines) is (oldest == "23.11")
     assert ("UsePAM=1" in lines) is (oldest == "21.08")
     assert node["slurm_node_controllers"] == ([] if oldest == "21.08" else ["cpuset", "memory"])
     for name, values in (("slurmctld", controller), ("slurmdbd", controller), ("slurmd", node)):

@@ -213,7 +213,7 @@ def late(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         # Slurm 22.05
         (says(1, "", "No job steps exist on this node.\n"), ["slurm-12"]),
         (says(0, "PID      JOBID    STEPID   LOCALID GLOBALID\n12       14       extern   0       0\n"), ["slurm-12"]),
-        (says(0, "PID      JOBID    STEPID   LOCALID GLOBALID\n14       12       0        -       -\n"), []),
+        (says(0, "PID      JOBID    STEPID   LOCALID GLOBALID\n-1       12       0        0       0\n"), []),
         (says(2, "", "No job steps exist on this node.\n"), []),
         (late, []),
     ],

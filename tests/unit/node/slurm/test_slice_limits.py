@@ -83,11 +83,17 @@ def test_what_slurm_does_not_say_raises_nothing(status: int) -> None:
 @pytest.mark.parametrize(
     ("nodes", "tres", "qos", "comment", "share"),
     [
-        ("node1", "cpu=3,mem=2G,node=1,gres/gpu=1", "people", "", Share(2 * GIB, 3, (), True)),
-        ("node1", "cpu=3,mem=1536M,node=1", "people", '{"who": "x"}', Share(1536 << 20, 3)),
-        ("node[1-2]", "cpu=6,mem=4G,node=2,gres/gpu=2", "people", "", Share(0, 0, (), True)),
-        ("node2", "cpu=3,mem=2G,node=1", "people", "", Share()),
-        ("node1", "cpu=1", "exception", '{"who": "ada", "reason": "paper"}', Share(0, 1, (), False, "ada", "paper")),
+        ("node1", "cpu=3,mem=2G,node=1,gres/gpu=1", "people", "", Share(2 * GIB, 3, (), True, until=5000)),
+        ("node1", "cpu=3,mem=1536M,node=1", "people", '{"who": "x"}', Share(1536 << 20, 3, until=5000)),
+        ("node[1-2]", "cpu=6,mem=4G,node=2,gres/gpu=2", "people", "", Share(0, 0, (), True, until=5000)),
+        ("node2", "cpu=3,mem=2G,node=1", "people", "", Share(until=5000)),
+        (
+            "node1",
+            "cpu=1",
+            "exception",
+            '{"who": "ada", "reason": "paper"}',
+            Share(0, 1, (), False, "ada", "paper", 5000),
+        ),
     ],
 )
 def test_a_scontrol_that_knows_no_json(
@@ -95,7 +101,7 @@ def test_a_scontrol_that_knows_no_json(
 ) -> None:
     """Before Slurm 23.02. What cannot be asked then raises nothing."""
     old = "scontrol: unrecognized option '--json'"
-    row = "\x1f".join(f"{one:<64}" for one in (nodes, tres, qos, comment, ""))
+    row = "\x1f".join(f"{one:<64}" for one in (nodes, "5000", tres, qos, comment, ""))
     (tmp_path / "row").write_text(f"{row}\n")
 
     def command(words: Sequence[str]) -> subprocess.CompletedProcess[str]:

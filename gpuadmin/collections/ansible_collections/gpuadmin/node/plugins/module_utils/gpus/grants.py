@@ -238,7 +238,7 @@ _CGROUP = re.compile(r"/system\.slice/[^/]*slurmstepd\.scope/job_([1-9][0-9]{0,9
 #: is. Where there is no job they say so as an error (seen). Before Slurm 23.11 there is only the second.
 _LISTS = (
     ("listjobs", 0, "JOBID|No slurmstepd", r"(?m)^\s*([1-9][0-9]{0,9})\b"),
-    ("listpids", 1, r"PID +JOBID|No job steps exist", r"(?m)^\s*[0-9]+\s+([1-9][0-9]{0,9})\b"),
+    ("listpids", 1, r"PID +JOBID|No job steps exist", r"(?m)^\s*-?[0-9]+\s+([1-9][0-9]{0,9})\b"),
 )
 _END = re.compile(r"[0-9]{1,12}")
 
