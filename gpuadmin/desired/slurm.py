@@ -160,7 +160,7 @@ def _told(cluster: Cluster, host: Host) -> dict[str, Any]:
     if not cluster.asked("divide_gpus", {}) or not takes_jobs(cluster.site, cluster.hosts, host):
         return {}
     controller = slurm_controller(cluster, cluster.members("slurm")[0])
-    return {name: controller[name] for name in ("nodes", "hours", "address", "owned", "notice", "preempted")}
+    return {name: controller[name] for name in ("nodes", "hours", "address", "owned", "notice", "preempted", "lacks")}
 
 
 def _name(site: str) -> str:

@@ -8,7 +8,7 @@ from gpuadmin.common.slurm_releases import OFFERED, RELEASES, SINCE, describe_mi
 @pytest.mark.parametrize(
     ("oldest", "lacks"),
     [
-        ("21.08", ["auth/slurm", "scripts", "preempt", "cgroup/v2"]), ("22.05", ["auth/slurm", "scripts", "preempt"]),
+        ("21.08", ["auth/slurm", "scripts", "preempt", "cgroup/v2", "include"]), ("22.05", ["auth/slurm", "scripts", "preempt"]),
         ("23.02", ["auth/slurm"]),
         ("23.11", []), ("26.05", []),
     ],

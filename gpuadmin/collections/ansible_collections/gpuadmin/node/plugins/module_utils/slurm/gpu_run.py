@@ -155,7 +155,7 @@ def visible(gpus: Sequence[str]) -> dict[str, str]:
 
 
 def with_devices(command: Sequence[str], gpus: Sequence[str]) -> Sequence[str]:
-    """A `docker run` that names no device gets these GPUs, by the names that containers know them by (CDI); before Docker 25
+    """A `docker run` that names no device gets these GPUs, by the names of CDI; before Docker 25
     by the runtime that dockerd-rootless knows there."""
     wanted = os.path.basename(command[0]) in ("docker", "podman") and command[1:2] == ["run"] and visible(gpus)
     if not wanted or any(one.startswith(("--device", "--gpus")) for one in command):

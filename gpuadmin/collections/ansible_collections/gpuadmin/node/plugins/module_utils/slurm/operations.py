@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -129,6 +130,10 @@ RECORD = "slurm-nodes.json"
 READ = 3.0  # seconds; it reads in a hundredth, and then asks the controller
 
 
+#: Where slurm.conf includes nodes.conf, or has it.
+_INCLUDED = re.compile(r"(?m)^(?:# )?Include nodes\.conf$")
+
+
 @dataclass(frozen=True)
 class DeclaredNode:
     name: str
@@ -160,6 +165,8 @@ class SlurmNodes:
     owned: Sequence[Owns] = ()
     notice: int = 5
     preempted: str = "requeue"
+    #: What the queue's oldest Slurm does not know (``slurm_releases.SINCE``).
+    lacks: Sequence[str] = ()
     #: The contents of slurm.conf and cgroup.conf; without them those that are there stay.
     slurm_conf: str = ""
     cgroup_conf: str = ""
@@ -202,6 +209,8 @@ def write_nodes(document: SlurmNodes, check: bool, state: str = STATE) -> Answer
         "nodes.conf": conf,
         "gres.conf": nodes.gres_conf(found),
     }
+    if "include" in document.lacks:
+        contents["slurm.conf"] = _INCLUDED.split(contents["slurm.conf"])[0] + f"# Include nodes.conf\n{conf}"
     read_by_slurm(contents)
     if record != before and not check:
         write_atomic(path, json.dumps(record, indent=1).encode(), mode=0o644)
