@@ -14,7 +14,8 @@ RELEASES = (OLDEST, "22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11
 OFFERED = {"focal": "19.05", "bullseye": "20.11", "jammy": OLDEST, "bookworm": "22.05", "noble": "23.11"}
 NEWEST_OFFERED = "24.11"
 #: What the roles tell Slurm and not all releases know → since which. ``scripts``: prolog and epilog come to nodes with
-#: Slurm's configuration; ``include``: so do files that slurm.conf includes. ``preempt``: PreemptParameters; before, the same was among SchedulerParameters.
+#: Slurm's configuration; ``include``: so do files that slurm.conf includes. ``preempt``: PreemptParameters; before, the
+#: same was among SchedulerParameters.
 SINCE = {"auth/slurm": "23.11", "scripts": "23.02", "preempt": "23.02", "cgroup/v2": "22.05", "include": "22.05"}
 #: From this release on a controller understands nodes of three releases before its own; until then of two.
 _THREE = "24.11"

@@ -8,9 +8,8 @@ from gpuadmin.common.slurm_releases import OFFERED, RELEASES, SINCE, describe_mi
 @pytest.mark.parametrize(
     ("oldest", "lacks"),
     [
-        ("21.08", ["auth/slurm", "scripts", "preempt", "cgroup/v2", "include"]), ("22.05", ["auth/slurm", "scripts", "preempt"]),
-        ("23.02", ["auth/slurm"]),
-        ("23.11", []), ("26.05", []),
+        ("21.08", ["auth/slurm", "scripts", "preempt", "cgroup/v2", "include"]),
+        ("22.05", ["auth/slurm", "scripts", "preempt"]), ("23.02", ["auth/slurm"]), ("23.11", []), ("26.05", []),
     ],
 )  # fmt: skip
 def test_what_the_oldest_of_a_queue_lacks(oldest: str, lacks: list[str]) -> None:
