@@ -99,7 +99,7 @@ def _ask_in_words(job: str, node: str) -> Share:
         return Share()
     has = queue.amounts(tres.strip())
     made = exceptions.parse_comment(comment.strip() if qos.strip() == EXCEPTION else "")
-    whole = nodes.strip() == node  # guard: of a job on several nodes nobody says how much this one has
+    whole = nodes.strip() == node  # guard: of a job on several nodes nobody says how much this one has -> True
     memory, processors = (int(has.get(name, 0)) if whole else 0 for name in ("mem", "cpu"))
     until = queue.number(end.strip()) or 0
     return Share(memory, processors, (), "gres/gpu" in has, made["who"], made["reason"], until)
