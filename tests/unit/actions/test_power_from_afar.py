@@ -1,0 +1,130 @@
+"""`gpuadmin power`: who is asked, who goes by itself, who is cut off, and in which order they come back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.results import HostResult, RunResult
+from tests.support.fake_ansible import Cli
+from tests.support.sites import make_site
+
+FREE: dict[str, Any] = {"people": [], "clients": [], "jobs": [], "unknown": {}}
+AWAY = HostResult("unreachable", message="timed out")
+HOSTS = """
+gpu:
+  hosts:
+    node1: {bmc: {address: 10.9.0.1}}
+    node2: {bmc: {address: 10.9.0.2, kind: ipmi}}
+storage: {hosts: {storage1: {bmc: {address: 10.9.0.9}}}}
+monitor: {hosts: {mon1: {ansible_host: 127.0.0.1, ansible_port: 4}}}
+"""
+ON, OFF = {"state": "on", "answers": True, "problem": ""}, {"state": "off", "answers": False, "problem": ""}
+HUNG = ON | {"answers": False}
+
+
+class Cluster:
+    """Answers for Ansible. `seen`: by host, as its BMC has it. `reports`: who answers, with what."""
+
+    def __init__(self) -> None:
+        self.seen = {name: dict(ON) for name in ("storage1", "node1", "node2")}
+        self.reports = {name: dict(FREE) for name in (*self.seen, "mon1")}
+        self.did: list[str] = []
+        self.asked: list[Invocation] = []
+
+    def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
+        given, hosts = invocation.variables, (invocation.limit or "").split(",")
+        up = [name for name in hosts if name in self.reports]
+        found = {name: HostResult("changed") if name in up else AWAY for name in hosts}
+        if given.get("gpuadmin_power_tasks") == "bmcs":
+            self.asked.append(invocation)
+            names, wanted = [one["name"] for one in given["gpuadmin_bmcs"]], given["gpuadmin_bmc_switch"]
+            if wanted and not invocation.check:
+                self.did.append(
+                    f"{wanted} {','.join(names)} from {hosts[0]}, cut {','.join(given['gpuadmin_bmc_hard'])}"
+                )
+            return RunResult({name: HostResult("ok", reports={"bmcs": {one: self.seen[one] for one in names}})
+                              if name in up else AWAY for name in hosts})  # fmt: skip
+        if given.get("gpuadmin_power_tasks") == "look":
+            return RunResult({name: HostResult("ok", reports={"power": self.reports[name]}) if name in up else AWAY
+                              for name in hosts})  # fmt: skip
+        if not invocation.check:
+            self.did.append(f"shutdown {','.join(hosts)}")
+        return RunResult(found)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
+    site = make_site(tmp_path / "site")
+    (site / "inventory/more.yml").write_text(HOSTS)
+    settings = site / "gpuadmin.yml"
+    settings.write_text(f"{settings.read_text()}\nbmc: {{user: root}}\n")
+    monkeypatch.setenv("GPUADMIN_BMC_PASSWORD", "secret")
+    monkeypatch.setenv("GPUADMIN_SITE", str(site))
+    made = Cluster()
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", made.run)
+    return made
+
+
+def test_status(cluster: Cluster, cli: Cli) -> None:
+    cluster.seen["node2"] = HUNG | {"state": "unknown", "problem": "curl: (7) Failed to connect"}
+    code, out, err = cli("power", "status")
+    assert code == 3, err
+    assert "its BMC (ipmi, 10.9.0.2)" in out
+    assert "Failed to connect" in out
+    (asked,) = cluster.asked
+    assert asked.limit == "storage1"
+    assert asked.check
+    assert [one["password"] for one in asked.variables["gpuadmin_bmcs"]] == ["secret"] * 3
+
+
+#: Action and hosts, how BMCs see hosts, who does not answer, what is done.
+CASES: list[tuple[str, dict[str, Any], str, list[str]]] = [
+    ("off node1", {}, "", ["shutdown node1", "off node1 from storage1, cut "]),
+    ("off node1", {"node1": HUNG}, "node1", ["off node1 from storage1, cut node1"]),
+    ("off node1 --hard", {}, "", ["off node1 from storage1, cut node1"]),
+    ("off node1", {"node1": OFF}, "node1", []),
+    ("off all", {"node2": HUNG}, "node2",
+     ["shutdown node1", "shutdown storage1", "off node1,storage1,node2 from mon1, cut node2"]),
+    ("cycle node1 node2", {"node2": HUNG}, "node2",
+     ["shutdown node1", "off node1,node2 from storage1, cut node2", "on node1,node2 from storage1, cut "]),
+    ("cycle node1", {"node1": OFF}, "node1", ["on node1 from storage1, cut "]),
+    ("on node1", {}, "", []),
+    ("on node1 node2 storage1", {name: OFF for name in ("node1", "node2", "storage1")}, "node1 node2 storage1",
+     ["on storage1 from mon1, cut ", "on node1,node2 from mon1, cut "]),
+    ("on node1", {"node1": OFF}, "node1 storage1", ["on node1 from mon1, cut "]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "seen", "silent", "did"), CASES, ids=[case[0] for case in CASES])
+def test_what_is_done(cluster: Cluster, cli: Cli, line: str, seen: dict[str, Any], silent: str, did: list[str]) -> None:
+    cluster.seen |= seen
+    for name in silent.split():
+        del cluster.reports[name]
+    code, out, err = cli("power", *line.split(), "--yes", "--check")
+    assert (code, cluster.did) == (0, []), out + err
+    code, out, err = cli("power", *line.split(), "--yes")
+    assert (sorted(cluster.did) if "all" in line else cluster.did) == (sorted(did) if "all" in line else did), out + err
+    assert code == 0, out + err
+    assert "secret" not in out + err
+
+
+#: What is refused, and why.
+REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
+    ("off node1", {"node1": ON}, "node1", "it answers storage1, and not this machine: timed out (--hard cuts it off)"),
+    ("off node1", {"node1": OFF | {"state": "unknown", "problem": "no BMC"}}, "node1", "node1 is left out: no BMC"),
+]
+
+
+@pytest.mark.holds("a host that only this machine cannot reach is not cut off")
+@pytest.mark.parametrize(("line", "seen", "silent", "why"), REFUSED, ids=[case[3][:30] for case in REFUSED])
+def test_what_is_refused(cluster: Cluster, cli: Cli, line: str, seen: dict[str, Any], silent: str, why: str) -> None:
+    cluster.seen |= seen
+    del cluster.reports[silent]
+    code, out, err = cli("power", *line.split(), "--yes")
+    assert (code, cluster.did) == (5, [])
+    assert why in out + err
