@@ -72,44 +72,42 @@ def power(options: Options, action: str, patterns: Sequence[str], *, hard: bool,
         if action == "status":
             run = RunResult({name: HostResult("failed" if one["problem"] else "ok") for name, one in bmcs.seen.items()})
             return report(session, run, {"asked_from": bmcs.asker, "hosts": bmcs.seen}, show=lambda: _show(bmcs))
-        left = {name: one["problem"] for name, one in bmcs.seen.items() if one["problem"]}
+        left = {one.name: "no bmc in the inventory" for one in targets if one.name not in order}
+        left |= {name: one["problem"] for name, one in bmcs.seen.items() if one["problem"]}
         builder = PlanBuilder(f"Power of {session.site.settings.name}: {action}")
-        request = PowerRequest("shutdown", tuple(order), False, None, force)
+        request = PowerRequest("shutdown", tuple(name for name in order if name not in left), False, None, force)
         queue, decision, cut = Away(session), Decision((), {}), list[str]()
-        if action != "on":
+        if action != "on" and request.patterns:
             queue, decision, cut = _plan_off(bmcs, request, builder, left, hard=hard)
-        for name, one in bmcs.seen.items() if action == "on" else ():
-            if one["state"] == "on":
-                silent = f", and its ssh does not answer: gpuadmin power cycle {name}"
-                left[name] = f"it is on already{'' if one['answers'] else silent}"
-        coming = [one for one in targets if action != "off" and one.name not in left]
+        up = [name for name, one in bmcs.seen.items() if action == "on" and one["state"] == "on" and name not in left]
+        for name in up:
+            silent = f", and its ssh does not answer: gpuadmin power cycle {name}"
+            builder.warn(f"{name} is on already{'' if bmcs.seen[name]['answers'] else silent}")
+        coming = [one for one in targets if action != "off" and one.name not in {*left, *up}]
         steps = [step for serves in (True, False) if (step := [one.name for one in coming if one.serves == serves])]
         for number, names in enumerate(steps, start=1 + len(decision.steps) + bool(cut)):
             builder.add_all(names, [f"{number}. is switched on, until ssh answers"])
         for name, why in left.items():
             builder.warn(f"{name} is left out: {why}")
         if not session.plan(replace(builder.build(), destroys=bool(cut))):
-            return nothing(session) if action == "on" else _refuse(session, left)
+            if not left or up:
+                return nothing(session)
+            raise session.refuse("no host can be switched", [f"{name}: {why}" for name, why in left.items()])
         session.confirm()  # guard: nothing is switched from afar that was not confirmed
         run, gone = go(session, request, queue, decision)
         queue.left(run)
-        run = run.then(bmcs.switch("off", [*gone, *cut], cut))
+        run = run.then(bmcs.switch("off", [*sorted(gone), *cut], cut))
+        off = {*gone, *cut, *(name for name, one in bmcs.seen.items() if one["state"] != "on")} - {*run.bad}
         for names in steps:
             if action != "on" or not run.code:  # guard: nodes stay off where the storage host does not come
-                run = run.then(bmcs.switch("on", [name for name in names if name not in run.bad]))
+                run = run.then(bmcs.switch("on", [name for name in names if name in off]))
         if steps and not session.check:
             away(session, [*run.hosts]).resume([name for name, found in run.hosts.items() if not found.bad])
         return report(session, run, {"cut": cut, "left": left}, advice=ADVICE)
 
 
-def _refuse(session: Session, left: Mapping[str, str]) -> int:
-    if left:
-        raise session.refuse("no host can be switched", [f"{name}: {why}" for name, why in left.items()])
-    return nothing(session)
-
-
 def _find(session: Session, patterns: Sequence[str]) -> tuple[list[Target], dict[str, dict[str, Any]]]:
-    """The hosts that are meant, and what is asked of the BMC of each. Raises ConfigError for one without."""
+    """The hosts that are meant, and what is asked of the BMC of each. Raises ConfigError where none has one."""
     named, hosts = find_targets(session, patterns or ["all"]), {host.name: host for host in session.hosts}
     recorded, order = load(session.site.directory) or {}, {}
     for one in named:
@@ -127,11 +125,10 @@ def _find(session: Session, patterns: Sequence[str]) -> tuple[list[Target], dict
         port = hosts[one.name].port if one.address == hosts[one.name].address else 22
         given = {"name": one.name, "host": one.address, "ssh": port, "macs": macs, "password": password or ""}
         order[one.name] = given | {"user": bmc.user or "", **bmc.model_dump(include={"kind", "address", "key"})}
-    if lacks := [one.name for one in named if one.name not in order and (patterns or not order)]:
-        raise ConfigError(
-            f"no bmc in the inventory: {listed(lacks)}", hint=f"{the_page('power')} says how one is added"
-        )
-    return [one for one in named if one.name in order], order
+    if not order:
+        words = f"no bmc in the inventory: {listed([one.name for one in named])}"
+        raise ConfigError(words, hint=f"{the_page('power')} says how one is added")
+    return named, order
 
 
 def _ask(session: Session, order: Mapping[str, Mapping[str, Any]], without: Collection[str]) -> Bmcs:
@@ -163,7 +160,7 @@ def _plan_off(
     cut, off = [], {name for name, seen in bmcs.seen.items() if seen["state"] == "off"}
     for name, seen in bmcs.seen.items():
         silent = name in answers.unknown and name not in answers.failed
-        if name in left or name in off or not (silent or hard):
+        if name in {*left, *off} or not (silent or hard):
             continue
         if silent and seen["answers"] and not hard:  # guard: a host that only this machine cannot reach is not cut off
             left[name] = f"it answers {bmcs.asker}, and not this machine: {answers.unknown[name]} (--hard cuts it off)"
@@ -180,8 +177,6 @@ def _plan_off(
     for name in cut:
         builder.add(name, f"{1 + len(decision.steps)}. is cut off by {bmcs.by(name)}: what runs there is lost")
         people = [*(answers.known.get(name, {}).get("people") or ()), *queue.jobs.get(name, ())]
-        answer = "answers" if name in answers.known else "does not answer"
-        builder.warn(
-            f"{name} {answer}; on it, as far as is known: {listed(people) if people else queue.unknown or 'nobody'}"
-        )
+        known = listed(people) if people else queue.unknown or ("nobody" if name in answers.known else "not known")
+        builder.warn(f"{name} {'answers' if name in answers.known else 'does not answer'}; who is on it: {known}")
     return queue, decision, cut

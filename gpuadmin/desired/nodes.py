@@ -12,6 +12,7 @@ from gpuadmin.config.schema import Settings
 from gpuadmin.config.schema.bmc import HostBmc
 from gpuadmin.config.schema.hosts import DeclaredAdmin
 from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.images import find_power_cap
 from gpuadmin.desired.shared import mounts, shares
 
 _EPOCH = date(1970, 1, 1)
@@ -40,6 +41,7 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         "packages": [*cluster.node(host, site["nodes"]["packages"], []), *_bmc_tools(cluster, host)],
         "gpus": host.variables.get("gpus"),
         "gpu_model": host.variables.get("gpu_model") or "",
+        "power_cap": find_power_cap(cluster, host),
         "person": cluster.asked("person", {}) or None,
         "trial": cluster.asked("trial", False),
         "homes": cluster.node(host, homes["path"], homes["export"]),

@@ -17,6 +17,7 @@ HOSTS = (
         ("gpu", "golden"),
         {
             "ansible_host": "10.0.0.1", "gpus": 8, "gpus_worse": "keep", "gpus_mig": {0: ["7g.80gb"]},
+            "gpus_power_cap": 400,
             "limits_memory": "64G",
             "limits_docker": "100G",
         },
@@ -61,6 +62,8 @@ NEW: list[tuple[str, str, Any]] = [
     ("gpu2", "gpu_stack_grant", None),
     ("gpu1", "gpu_stack_mig", {"0": ["7g.80gb"]}),
     ("gpu2", "gpu_stack_mig", None),
+    ("gpu1", "gpu_stack_power_cap", 400),
+    ("gpu2", "node_state_power_cap", None),
     ("gpu1", "limits_enabled", False),
     ("gpu1", "limits_memory", "64G"),
     ("gpu2", "limits_memory", "80%"),
