@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +93,47 @@ CASES: list[tuple[str, dict[str, Any], str, list[str]]] = [
      ["shutdown node1", "off node1,node2 from storage1, cut node2", "on node1,node2 from storage1, cut "]),
     ("cycle node1", {"node1": OFF}, "node1", ["on node1 from storage1, cut "]),
     ("on node1", {}, "", []),
-    ("on node1 node2 storage1", {name: OFF for name in ("node1", "node2", "storage1")}, "node1 node2 storage1",
+    ("on node1 node2 storage1", dict.fromkeys(("node1", "node2", "storage1"), OFF), "node1 node2 storage1",
      ["on storage1 from mon1, cut ", "on node1,node2 from mon1, cut "]),
     ("on node1", {"node1": OFF}, "node1 storage1", ["on node1 from mon1, cut "]),
 ]  # fmt: skip
+
+
+@pytest.mark.holds("nothing is switched from afar that was not confirmed")
+def test_nothing_is_done_that_was_not_confirmed(cluster: Cluster, cli: Cli) -> None:
+    code, out, err = cli("power", "off", "node1")
+    assert (code, cluster.did) == (5, [])
+    assert "give --yes" in out + err
+
+
+@pytest.mark.holds("nodes stay off where the storage host does not come")
+def test_nodes_stay_off_where_storage_does_not_come(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.seen |= dict.fromkeys(("node1", "storage1"), OFF)
+
+    def run(invocation: Invocation, **callbacks: object) -> RunResult:
+        if invocation.variables.get("gpuadmin_bmc_switch") == "on":
+            cluster.seen["storage1"] = OFF | {"problem": "after 900 seconds ssh does not answer yet"}
+        return cluster.run(invocation, **callbacks)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    code, out, err = cli("power", "on", "node1", "storage1", "--yes")
+    assert (code, cluster.did) == (3, ["on storage1 from mon1, cut "]), out + err
+    assert "after 900 seconds ssh does not answer yet" in out
+
+
+def test_a_cycle_goes_on_without_the_host_that_failed(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(invocation: Invocation, **callbacks: object) -> RunResult:
+        if invocation.variables.get("gpuadmin_bmc_switch") == "off" and not invocation.check:
+            cluster.seen["node2"] = ON | {"problem": "it is on, and not off"}
+        return cluster.run(invocation, **callbacks)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    code, out, err = cli("power", "cycle", "node1", "node2", "--yes")
+    assert (code, cluster.did[-1]) == (3, "on node1 from storage1, cut "), out + err
 
 
 @pytest.mark.parametrize(("line", "seen", "silent", "did"), CASES, ids=[case[0] for case in CASES])
@@ -128,3 +164,29 @@ def test_what_is_refused(cluster: Cluster, cli: Cli, line: str, seen: dict[str, 
     code, out, err = cli("power", *line.split(), "--yes")
     assert (code, cluster.did) == (5, [])
     assert why in out + err
+
+
+@pytest.mark.parametrize(
+    ("line", "bmc", "words"),
+    [
+        ("off mon1", "", "no bmc in the inventory: mon1"),
+        ("off mon1", "{kind: wol}", "mon1: its bmc has no mac (or gpuadmin audit --record while it is on)"),
+        ("off mon1", "{kind: ipmi}", "mon1: its bmc has no address"),
+        ("on", "", "which hosts?"),
+    ],
+)
+def test_a_mistake(cluster: Cluster, cli: Cli, tmp_path: Path, line: str, bmc: str, words: str) -> None:
+    if bmc:
+        (tmp_path / "site/inventory/own.yml").write_text(f"monitor: {{hosts: {{mon1: {{bmc: {bmc}}}}}}}\n")
+    code, out, err = cli("power", *line.split())
+    assert (code, cluster.did) == (2, [])
+    assert words in out + err
+
+
+def test_nobody_can_ask(cluster: Cluster, cli: Cli) -> None:
+    for name in ("storage1", "mon1"):
+        del cluster.reports[name]
+    code, _, err = cli("power", "status")
+    assert code == 4
+    assert "no host can ask the BMCs: storage1 (timed out), mon1 (timed out)" in err
+    assert "bmc.via" in err

@@ -10,6 +10,8 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
 from gpuadmin.desired.cluster import Cluster
 from gpuadmin.desired.hosts import variables
+from gpuadmin.desired.images import find_power_cap
+from gpuadmin.desired.nodes import find_askers, find_bmc
 
 HOSTS = (
     Host(
@@ -235,6 +237,35 @@ def test_limits_of_the_site_and_of_a_host() -> None:
     assert of("nas1", **site)["limits_disk_reserve"] == "5%"
     assert (found["limits_enabled"], found["limits_tasks"], found["limits_memory"]) == (True, "4096", "64G")
     assert [(one["names"], one["memory"], one["tasks"]) for one in found["limits_people"]] == [(["minji"], "8G", None)]
+
+
+@pytest.mark.parametrize(
+    ("cap", "model", "watts"),
+    [
+        (None, "H100", None),
+        (450, "", 450),
+        ({"H100": 500, "h100 nvl": 350, "A100": 300}, "NVIDIA H100 NVL", 350),
+        ({"H100": 500}, "A100", None),
+        ({"H100": 500}, None, None),
+    ],
+)
+def test_how_much_power_gpus_may_draw(cap: Any, model: str | None, watts: int | None) -> None:
+    site = Settings.model_validate({"name": "lab", "gpus": {"power_cap": cap}})
+    assert find_power_cap(Cluster(site, (), {}), Host("gpu9", ("gpu",), {"gpu_model": model})) == watts
+
+
+@pytest.mark.holds("a BMC's password goes to no node where the site does not say so")
+def test_who_asks_bmcs() -> None:
+    bmc = {"bmc": {"kind": "ipmi", "address": "10.9.0.1"}}
+    hosts = (Host("gpu1", ("gpu", "monitor"), bmc), Host("bak1", ("backup",)), Host("nas1", ("storage",)))
+    site = Settings.model_validate({"name": "lab", "bmc": {"user": "root"}})
+    assert find_askers(site, hosts) == ["nas1", "bak1"]
+    packages = [variables(Cluster(site, hosts, {}), one)["node_state_packages"][-1:] for one in hosts]
+    assert packages == [["wget"], ["ipmitool"], ["ipmitool"]]
+    assert find_askers(Settings.model_validate({"name": "lab", "bmc": {"via": "gpu1"}}), hosts) == ["gpu1"]
+    found = find_bmc(site, hosts[0])
+    assert found is not None
+    assert (found.user, found.kind, found.address) == ("root", "ipmi", "10.9.0.1")
 
 
 def test_notebooks_are_on_nodes_of_the_queue() -> None:

@@ -18,6 +18,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.bmcs import controls, operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.bmcs.controls import Bmc
 from ansible_collections.gpuadmin.node.plugins.module_utils.bmcs.operations import BmcsOrder, switch_hosts
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
@@ -139,7 +140,11 @@ def with_(bmc: Bmc, **other: object) -> Bmc:
 def round_trip(bmc: Bmc, port: int, close: Callable[[], None]) -> None:
     assert asked(bmc) == ("off", "")
     assert asked(bmc, "on", check=True) == ("off", ""), "a check switches nothing"
-    assert asked(bmc, "on", seconds=4) == ("on", "after 4 seconds ssh does not answer yet")
+    assert asked(bmc, "on")[1] == "after 0 seconds ssh does not answer yet"
+    for _ in range(150):  # the emulator takes some seconds
+        if asked(bmc)[0] == "on":
+            break
+        time.sleep(0.2)
     assert asked(with_(bmc, ssh=port), "on") == ("on", "")
     assert asked(bmc, "off") == ("on", "after 0 seconds it is on, and not off"), "it was to go by itself"
     assert asked(bmc, "off", hard=True, seconds=20) == ("off", "")
@@ -155,3 +160,38 @@ def test_by_ipmi(simulator: Bmc, machine: tuple[int, Callable[[], None]]) -> Non
 def test_by_redfish(emulator: Bmc, machine: tuple[int, Callable[[], None]]) -> None:
     round_trip(emulator, *machine)
     assert asked(with_(emulator, password="wrong")) == ("unknown", "curl: (22) The requested URL returned error: 401")
+    other = with_(emulator, key=f"{'A' * 43}=")
+    assert asked(other) == ("unknown", "curl: (90) SSL: public key does not match pinned public key!")
+    assert "self-signed certificate" in asked(with_(emulator, key=""))[1]
+
+
+def test_a_bmc_sends_us_nowhere_else() -> None:
+    bmc = Bmc("gpu1", "redfish", "127.0.0.1", address="10.9.0.1", user="admin", password="secret")
+    with pytest.raises(NodeError, match="an address that is not its own"):
+        controls._ask(bmc, "@evil.example/redfish/v1")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"Members": [{"@odata.id": "/redfish/v1/a"}, {"@odata.id": "/redfish/v1/b"}]}, "it has 2 systems"),
+        ({"Members": [{"@odata.id": 5}]}, "does not answer as Redfish does"),
+        ([], "does not answer as Redfish does"),
+    ],
+)
+def test_an_answer_of_another_shape(monkeypatch: pytest.MonkeyPatch, answer: object, words: str) -> None:
+    monkeypatch.setattr(controls, "_run", lambda command, **more: json.dumps(answer))
+    assert words in asked(Bmc("gpu1", "redfish", "127.0.0.1", free_port(), "10.9.0.1"), "off", hard=True)[1]
+
+
+def test_wake_on_lan(machine: tuple[int, Callable[[], None]]) -> None:
+    """A PC has no BMC: it is on where its ssh answers, and nobody knows where not."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as card:
+        card.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{card.getsockname()[1]}"
+        sleeping = Bmc("pc1", "wol", "127.0.0.1", free_port(), place, macs=["02:00:5e:00:53:01"])
+        assert asked(sleeping) == ("unknown", "")
+        assert asked(sleeping, "on") == ("unknown", "after 0 seconds ssh does not answer yet")
+        assert card.recv(200) == b"\xff" * 6 + bytes.fromhex("02005e005301") * 16
+        assert asked(with_(sleeping, ssh=machine[0]), "on") == ("on", "")
+        assert asked(sleeping, "off") == ("unknown", "")
