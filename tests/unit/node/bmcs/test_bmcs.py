@@ -159,6 +159,7 @@ def test_by_ipmi(simulator: Bmc, machine: tuple[int, Callable[[], None]]) -> Non
     assert (state, problem) == ("unknown", "Error: Unable to establish IPMI v2 / RMCP+ session")
 
 
+@pytest.mark.needs("curl", "openssl")
 def test_by_redfish(emulator: Bmc, machine: tuple[int, Callable[[], None]]) -> None:
     round_trip(emulator, *machine)
     assert asked(with_(emulator, password="wrong")) == ("unknown", "curl: (22) The requested URL returned error: 401")
