@@ -25,7 +25,7 @@ from gpuadmin.session import Session, opened
 PASSWORD_VARIABLE = "GPUADMIN_BMC_PASSWORD"
 #: Seconds for a host to go by itself, and to come.
 SECONDS = {"off": 300, "on": 900}
-ADVICE = "run it again: a host that answers no more is switched by its BMC"
+UNSAID = {"state": "unknown", "answers": True, "problem": "the host that was to ask its BMC does not say"}
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def power(options: Options, action: str, patterns: Sequence[str], *, hard: bool,
                 run = run.then(bmcs.switch("on", [name for name in names if name in off]))
         if steps and not session.check:
             away(session, [*run.hosts]).resume([name for name, found in run.hosts.items() if not found.bad])
-        return report(session, run, {"cut": cut, "left": left}, advice=ADVICE)
+        return report(session, run, {"cut": cut, "left": left}, advice="run it again, which looks at every host again")
 
 
 def _find(session: Session, patterns: Sequence[str]) -> tuple[list[Target], dict[str, dict[str, Any]]]:
@@ -126,8 +126,8 @@ def _find(session: Session, patterns: Sequence[str]) -> tuple[list[Target], dict
         given = {"name": one.name, "host": one.address, "ssh": port, "macs": macs, "password": password or ""}
         order[one.name] = given | {"user": bmc.user or "", **bmc.model_dump(include={"kind", "address", "key"})}
     if not order:
-        words = f"no bmc in the inventory: {listed([one.name for one in named])}"
-        raise ConfigError(words, hint=f"{the_page('power')} says how one is added")
+        names = listed([one.name for one in named])
+        raise ConfigError(f"no bmc in the inventory: {names}", hint=f"see {the_page('power')}")
     return named, order
 
 
@@ -140,7 +140,7 @@ def _ask(session: Session, order: Mapping[str, Mapping[str, Any]], without: Coll
             answers, run = bmcs.ask(asker, [*order], "")
             session.whole(run)
             if asker in answers.known:
-                return replace(bmcs, asker=asker, seen=answers.known[asker])
+                return replace(bmcs, asker=asker, seen={one: answers.known[asker].get(one, UNSAID) for one in order})
             silent |= answers.unknown
     why = ", ".join(f"{name} ({reason})" for name, reason in silent.items()) or "it is in storage, monitor or backup"
     raise UnreachableError(f"no host can ask the BMCs: {why}", hint="bmc.via in gpuadmin.yml names one, such as a node")

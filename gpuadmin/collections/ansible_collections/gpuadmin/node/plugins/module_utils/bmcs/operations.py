@@ -17,7 +17,6 @@ from ..errors import NodeError, in_words
 from ..operation import operation
 from .controls import Bmc, control
 
-AT_ONCE = 32
 PAUSE, LOOK = 5.0, 180.0  # seconds between two looks, and that one may take
 
 
@@ -43,7 +42,7 @@ class BmcsOrder:
 def switch_hosts(document: BmcsOrder, check: bool) -> Answer:
     acts = bool(document.switch) and not check
     seconds, found = LOOK + (document.seconds if acts else 0), {}
-    for bmc, seen in each(lambda one: bring(one, document, acts=acts), document.bmcs, AT_ONCE, seconds):
+    for bmc, seen in each(lambda one: bring(one, document, acts=acts), document.bmcs, 32, seconds):
         found[bmc.name] = Supply("unknown", False, seen.why) if isinstance(seen, Failed) else seen
     done = [f"{one.name}: switch {document.switch}" for one in document.bmcs] if document.switch else []
     return Answer(done, {"bmcs": found})
