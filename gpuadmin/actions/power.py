@@ -114,9 +114,8 @@ def _find(session: Session, patterns: Sequence[str]) -> tuple[list[Target], dict
         bmc = find_bmc(session.site.settings, hosts[one.name])
         if bmc is None:
             continue
-        macs = [bmc.mac] if bmc.mac else [*recorded.get(one.name, {}).get("network", ())]
+        password, macs = None, [bmc.mac] if bmc.mac else [*recorded.get(one.name, {}).get("network", ())]
         needs: dict[str, object] = {"mac (or gpuadmin audit --record while it is on)": macs}
-        password = None
         if bmc.kind != "wol":
             password = read_secret(PASSWORD_VARIABLE, bmc.password_file, f"{one.name}: bmc.password_file")
             needs = {"address": bmc.address, "user": bmc.user, f"password_file (or {PASSWORD_VARIABLE})": password}

@@ -13,8 +13,7 @@ from ..errors import NodeError
 from ..run import run_command
 
 SECONDS = 30
-#: ipmitool's own values make half a minute of each BMC that does not answer.
-PATIENCE = ("-N", "2", "-R", "3")
+PATIENCE = ("-N", "2", "-R", "3")  # ipmitool's own values make half a minute of a BMC that does not answer
 
 
 @dataclass(frozen=True)
