@@ -64,7 +64,7 @@ def ended(process: subprocess.Popen[bytes]) -> None:
 
 def asked(bmc: Bmc, wanted: str = "", *, hard: bool = False, check: bool = False, seconds: int = 0) -> tuple[str, str]:
     """How a host is after it was asked for, and what is wrong."""
-    order = BmcsOrder([bmc], wanted, [bmc.name] if hard else [], seconds)  # type: ignore[arg-type]
+    order = BmcsOrder([bmc], wanted, [bmc.name] if hard else [], seconds)  # type: ignore[arg-type]  # one of three words
     report = json.loads(json.dumps(switch_hosts(order, check).result()))["report"]["bmcs"]
     return report[bmc.name]["state"], report[bmc.name]["problem"]
 
@@ -122,7 +122,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bmc]:
     for _ in range(100):
         if operations.look(bmc).state != "unknown":
             break
-        time.sleep(0.2)
+        time.sleep(0.2)  # it starts
     yield bmc
     ended(process)
 
@@ -136,7 +136,7 @@ def find_key(above: Path) -> str:
 
 
 def with_(bmc: Bmc, **other: object) -> Bmc:
-    return replace(bmc, **other)  # type: ignore[arg-type]
+    return replace(bmc, **other)  # type: ignore[arg-type]  # of any field
 
 
 def round_trip(bmc: Bmc, port: int, close: Callable[[], None]) -> None:
@@ -146,7 +146,7 @@ def round_trip(bmc: Bmc, port: int, close: Callable[[], None]) -> None:
     for _ in range(150):  # the emulator takes some seconds
         if asked(bmc)[0] == "on":
             break
-        time.sleep(0.2)
+        time.sleep(0.2)  # as above
     assert asked(with_(bmc, ssh=port), "on") == ("on", "")
     assert asked(bmc, "off") == ("on", "after 0 seconds it is on, and not off"), "it was to go by itself"
     assert asked(bmc, "off", hard=True, seconds=20) == ("off", "")

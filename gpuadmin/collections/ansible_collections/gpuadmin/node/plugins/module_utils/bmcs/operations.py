@@ -61,7 +61,7 @@ def bring(bmc: Bmc, order: BmcsOrder, *, acts: bool) -> Supply:
         if time.monotonic() > end:
             late = "ssh does not answer yet" if wanted == "on" else f"it is {seen.state}, and not off"
             return Supply(seen.state, seen.answers, seen.problem or f"after {order.seconds} seconds {late}")
-        time.sleep(PAUSE)
+        time.sleep(PAUSE)  # hosts take minutes
         # a PC that was on its way off may have missed it; a BMC that is busy with it may not answer for a moment
         seen = look(bmc, "on" if bmc.kind == "wol" and wanted == "on" else "")
     return seen
@@ -78,4 +78,4 @@ def look(bmc: Bmc, wanted: str = "") -> Supply:
         state = control(bmc, wanted)
     except (NodeError, OSError) as error:
         problem = short(in_words(error), 900)
-    return Supply("on" if answers and bmc.kind == "wol" else state, answers, problem)  # type: ignore[arg-type]
+    return Supply("on" if answers and bmc.kind == "wol" else state, answers, problem)  # type: ignore[arg-type]  # as control says
