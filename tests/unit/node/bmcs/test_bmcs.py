@@ -8,8 +8,10 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,7 +74,16 @@ def asked(bmc: Bmc, wanted: str = "", *, hard: bool = False, check: bool = False
 @pytest.fixture
 def machine() -> Iterator[tuple[int, Callable[[], None]]]:
     """A port on which a host's ssh answers, and what makes it answer no more."""
+
+    def greet() -> None:
+        with suppress(OSError):
+            while True:
+                one, _ = server.accept()
+                with one:
+                    one.sendall(b"SSH-2.0-x\r\n")
+
     with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=greet, daemon=True).start()
         yield server.getsockname()[1], server.close
 
 
@@ -198,3 +209,11 @@ def test_wake_on_lan(machine: tuple[int, Callable[[], None]]) -> None:
         assert card.recv(200) == b"\xff" * 6 + bytes.fromhex("02005e005301") * 16
         assert asked(with_(sleeping, ssh=machine[0]), "on") == ("on", "")
         assert asked(sleeping, "off") == ("unknown", "")
+
+
+def test_a_host_that_hangs_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kernel takes the connection, and nobody says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connect = socket.create_connection
+        monkeypatch.setattr(socket, "create_connection", lambda place, timeout: connect(place, timeout=0.2))
+        assert not operations.look(Bmc("pc1", "wol", "127.0.0.1", server.getsockname()[1])).answers

@@ -71,7 +71,8 @@ def look(bmc: Bmc, wanted: str = "") -> Supply:
     """Switch a host where that is wanted, and say how it is, whether its ssh answers here, and what is wrong."""
     answers, state, problem = True, "unknown", ""
     try:
-        socket.create_connection((bmc.host, bmc.ssh), timeout=5).close()
+        with socket.create_connection((bmc.host, bmc.ssh), timeout=10) as ssh:
+            answers = ssh.recv(4) == b"SSH-"  # the kernel of a host that hangs still takes connections
     except OSError:
         answers = False
     try:
