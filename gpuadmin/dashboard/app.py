@@ -21,10 +21,10 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ..common.given import STEP
+from ..common.given import DAY, STEP, merge_given
 from ..common.queries import GIVEN
 from ..common.samples import Sample
-from . import given_page, notebooks, plots, queries, usage_page, views
+from . import notebooks, plots, queries, usage_page, views
 from .announced import announced
 from .answer_turns import AnswerTurns
 from .buttons import Buttons
@@ -197,10 +197,11 @@ class Dashboard:
         })  # fmt: skip
 
     async def _given(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
-        begin, end = given_page.choose_span(time.time())
+        end = time.time() // STEP * STEP  # who asks a minute later asks the same
         async with self._turns.take(viewer.name):
-            answer = await self._asked.over_time(GIVEN, begin, end, STEP)
-        return self._page(request, "given.html", found, viewer, given_page.given_page(answer, end, found))
+            answer = await self._asked.over_time(GIVEN, end - _DAYS[-1] * DAY, end, STEP)
+        rows = [one for one in merge_given(answer, end) if found.node(one.node) is not None]
+        return self._page(request, "given.html", found, viewer, {"days": _DAYS[-1], "rows": rows, "now": end})
 
     async def _free(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         numbers = {"gpus": (1, 1, 64), "memory": (0, 0, 1000)}
