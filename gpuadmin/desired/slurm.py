@@ -68,15 +68,9 @@ def _door(cluster: Cluster, section: Slurm) -> dict[str, Any]:
 
 
 def _groups(section: Slurm) -> list[dict[str, Any]]:
-    """The groups of people, the first of everybody who is not in another."""
-    names = ("share", "gpus", "hours", "queued", "cpus", "memory", "nodes")
-    everybody = {name: getattr(section, name) for name in names}
-    groups: list[dict[str, Any]] = [{"name": EVERYBODY, **everybody}]
-    for group in section.groups:
-        own = {name: getattr(group, name) for name in everybody if getattr(group, name) is not None}
-        groups.append({"name": group.name, **everybody, **own})
-    # GiB, as a number
-    return [{**one, "memory": one["memory"] and int(one["memory"].removesuffix("G"))} for one in groups]
+    """The groups of people, their memory as a number of GiB."""
+    every = section.list_groups()
+    return [{**one, "memory": one["memory"] and int(one["memory"].removesuffix("G"))} for one in every]
 
 
 def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
