@@ -32,7 +32,6 @@ from .door import Door
 from .files import DashboardError
 from .pages import Pages, choose_language, environment
 from .prometheus import Asked, Prometheus
-from .queue import queue_page
 from .snapshot import Snapshot, take_snapshot
 from .status_page import StatusPage, status_page, write_status
 from .texts import say
@@ -192,7 +191,9 @@ class Dashboard:
         if found.queue is None:
             raise HTTPException(404)
         return self._page(request, "queue.html", found, viewer, {
-            "queue": queue_page(found.queue, viewer.name), **self._buttons.offer(viewer, found),
+            "queue": found.queue, "mine": found.queue.of(viewer.name),
+            "ended": [one for one in found.queue.ended if one.user == viewer.name],
+            **self._buttons.offer(viewer, found),
             "notebooks": notebooks.own(request, self._settings, viewer, found.queue),
         })  # fmt: skip
 
