@@ -114,6 +114,7 @@ def values(
         "buttons": dashboard and settings.metrics.dashboard.wants_buttons and saved(settings, hosts),
         "project": min(projects, default=None),
         "notebooks": settings.slurm is not None and settings.notebooks is not None,
+        "code_server": settings.notebooks is not None and settings.notebooks.code_server,
         "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),
