@@ -20,8 +20,8 @@ from gpuadmin.common.text import the_page
 from gpuadmin.console import echo, echo_document
 from gpuadmin.errors import ExitCode, GpuadminError, InterruptedRun, find_hint
 
-# Section -> verb -> the line that `gpuadmin --help` shows, as README's table has them. Kept here so that the help
-# needs no import of the verbs; a contract test compares it with the files and README.
+# Section -> verb -> the line that `gpuadmin --help` shows, as docs/verbs.md has them. Kept here so that the help
+# needs no import of the verbs; a contract test compares it with the files and that page.
 SECTIONS: dict[str, dict[str, str]] = {
     "A site": {
         "init": "Write a new site directory.",

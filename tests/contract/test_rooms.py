@@ -126,8 +126,8 @@ def test_nothing_rewrites_what_the_user_s_options_said() -> None:
     assert found == []
 
 
-def test_the_help_is_grouped_as_readme_groups_the_verbs() -> None:
-    rows = re.findall(r"(?m)^\| ([A-Z][\w ]*)? ?\| ((?:`[a-z-]+` ?)+)\|", (ROOT / "README.md").read_text())
+def test_the_help_is_grouped_as_the_page_of_verbs() -> None:
+    rows = re.findall(r"(?m)^\| ([A-Z][\w ]*)? ?\| ((?:`[a-z-]+` ?)+)\|", (ROOT / "docs/verbs.md").read_text())
     grouped: dict[str, list[str]] = {}
     title = ""
     for heading, cell in rows:
