@@ -284,5 +284,15 @@ def test_notebooks_are_on_nodes_of_the_queue() -> None:
     assert found["mon1"]["dashboard_notebooks"] == [
         {"name": "gpu1", "address": "10.0.0.1"}, {"name": "gpu2", "address": "192.168.0.2"},
     ]  # fmt: skip
+    assert found["gpu1"]["notebooks_jupyter"] == {}
     alone = variables(Cluster(site, HOSTS, {}), HOSTS[0])
     assert (alone["notebooks_enabled"], alone["notebooks_from"]) == (False, "")
+
+
+@pytest.mark.holds("code-server has no port, since it asks for no password")
+def test_notebooks_with_code_server() -> None:
+    found = of("gpu1", slurm={}, notebooks={"code_server": "/usr/bin/code-server"})
+    assert found["notebooks_packages"][-1].startswith("jupyter-server-proxy==")
+    (server,) = found["notebooks_jupyter"]["ServerProxy"]["servers"].values()
+    assert server["unix_socket"] is True
+    assert server["command"][:5] == ["/usr/bin/code-server", "--socket", "{unix_socket}", "--auth", "none"]
