@@ -127,7 +127,7 @@ def test_sshd_is_set_on_all_hosts_and_nobody_with_a_password_alone_is_shut_out(u
         code, text = told(upgradable, "provision", "--limit", "plain1", "--yes")
         says = "would shut out who can log in now: guest (has a password and no key)" in text
         assert (code, says) == (3, True), text
-        assert not WANTED & sshd(upgradable, "plain1")
+        assert "passwordauthentication no" not in sshd(upgradable, "plain1")
         upgradable.admin("plain1", "userdel -r guest 2>&1")
         upgradable.gpuadmin("provision", "--limit", "plain1,storage1", "--yes")
         assert all(sshd(upgradable, host) >= WANTED for host in ("plain1", "storage1"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -160,6 +160,14 @@ class Slurm(Model):
         ),
     ] = "23.11"
     groups: Annotated[list[OwnShare], Field(description="Groups of people with other shares or limits.")] = []
+
+    def list_groups(self) -> list[dict[str, Any]]:
+        """Share and limits of the groups of people, the first of everybody who is not in another."""
+        names = ("share", "gpus", "hours", "queued", "cpus", "memory", "nodes")
+        everybody = {name: getattr(self, name) for name in names}
+        own = [{name: getattr(one, name) for name in ("name", *names)} for one in self.groups]
+        kept = [{name: value for name, value in one.items() if value is not None} for one in own]
+        return [{"name": EVERYBODY, **everybody}, *({**everybody, **one} for one in kept)]
 
     @model_validator(mode="after")
     def _once(self) -> Slurm:

@@ -115,17 +115,10 @@ def describe_end(one: dict[str, Any], language: str) -> str:
     words, state = JOBS[language], one["state"]
     code, _, signal = one["exit"].partition(":")
     if state == "CANCELLED":
-        own = one["by"] in ("", name_of(os.getuid()))
-        kind = (
-            "never-began"
-            if own and one["start"] is None
-            else "given-back"
-            if own and one["name"] in BESIDE
-            else "cancelled-own"
-            if own
-            else "cancelled"
-        )
-        return words[kind].format(one["by"])
+        if one["by"] not in ("", name_of(os.getuid())):
+            return words["cancelled"].format(one["by"])
+        began = "given-back" if one["name"] in BESIDE else "cancelled-own"
+        return words["never-began" if one["start"] is None else began]
     if state == "FAILED" and signal not in ("", "0"):
         return words["signal"].format(signal)
     return words[state].format(code) if state in words else words["other"].format(queue.plain(state)[:40])
