@@ -157,3 +157,32 @@ def is_absent(path: Path) -> bool:
             path.parent.stat()  # guard: what lies behind a link that leads nowhere is not absent
         return True
     return False
+
+
+def read_secret(variable: str, file: str | None, setting: str) -> str | None:
+    """A password: from the environment, else from the file; None where neither is named.
+
+    Raises ConfigError where others can read the file, and for what no protocol carries.
+    """
+    if given := os.environ.get(variable):
+        return _usable(given, variable)
+    if file is None:
+        return None
+    path = expanded(file)
+    try:
+        if path.stat().st_mode & 0o077:
+            raise ConfigError(f"{path}: others can read the password", hint=f"chmod 600 {path}")
+        lines = read_limited(path).decode("utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(f"{setting}: {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{setting}: {path}: is not UTF-8") from None
+    if len(lines) != 1 or not lines[0]:
+        raise ConfigError(f"{setting}: {path}: must hold one line, the password")
+    return _usable(lines[0], f"{setting}: {path}")
+
+
+def _usable(password: str, source: str) -> str:
+    if not (password.isascii() and password.isprintable()):
+        raise ConfigError(f"{source}: the password holds a character that is not sent; it must be ASCII")
+    return password

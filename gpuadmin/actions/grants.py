@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from gpuadmin.actions.shared.grants import clock, gpu_words, look
 from gpuadmin.actions.shared.now import plain_table
 from gpuadmin.actions.shared.prometheus import Prometheus
-from gpuadmin.common.given import DAY, STEP, Given, past
+from gpuadmin.common.given import DAY, Given, past
 from gpuadmin.common.queries import first_measured
 from gpuadmin.display import make_console
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish, report
-from gpuadmin.records import history
 from gpuadmin.session import opened
 
 
@@ -35,8 +33,7 @@ def show_past(options: Options, days: int) -> int:
         with Prometheus(session.site) as prometheus:
             found = [one for one in past(prometheus.over_time, now - days * DAY, now) if one.node in names]
             since = min((one.value for one in prometheus.ask(first_measured(days))), default=None)
-        runs = [run for run, _ in history(session.site.runs) if run["verb"] == "revoke" and not run["check"]]
-        rows = [(one, describe_end(one, runs, now)) for one in found]
+        rows = [(one, describe_end(one, now)) for one in found]
         if not options.json:
             begin = max(now - days * DAY, since or 0)
             console = make_console(json=False)
@@ -50,15 +47,10 @@ def show_past(options: Options, days: int) -> int:
         return finish(session, 0, result)
 
 
-def describe_end(one: Given, runs: Iterable[Mapping[str, Any]], now: float) -> str:
-    """How something that was given ended. `runs`: of `revoke`, which say by whom it was taken back."""
+def describe_end(one: Given, now: float) -> str:
+    """How something that was given ended."""
     if one.ended is None:
         return "at its time" if one.until <= now else "goes on"
-    for run in runs:
-        steps = run["plan"].get("steps", ())
-        mine = any(step["host"] == one.node and f" of {one.user}" in step["action"] for step in steps)
-        if mine and abs(datetime.fromisoformat(run["started"]).timestamp() - one.ended) <= 3 * STEP:
-            return f"revoked by {run['who']}, {clock(one.ended)}"
     return f"given back or ended, {clock(one.ended)}"
 
 

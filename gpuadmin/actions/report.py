@@ -1,4 +1,4 @@
-"""Mail a month's report, and write it as a page."""
+"""Mail a month's report."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from datetime import date
 
 from gpuadmin.actions.shared.mails import Post, perform_mail, plan_letters
 from gpuadmin.actions.shared.now import plain_table
-from gpuadmin.actions.shared.pages import write_marked
 from gpuadmin.actions.shared.prometheus import Prometheus
-from gpuadmin.actions.shared.usage_page import report_environment
 from gpuadmin.actions.usage import measure, node_groups, read_accounts
 from gpuadmin.common.given import past
 from gpuadmin.common.queries import energy, project_seconds, waits
@@ -17,22 +15,17 @@ from gpuadmin.common.text import counted
 from gpuadmin.console import echo
 from gpuadmin.display import make_console
 from gpuadmin.errors import ConfigError, ExitCode
-from gpuadmin.mail.letter import Attachment
 from gpuadmin.mail.reporting import MonthReport, compose, make_letters
 from gpuadmin.monitoring.monthly import Figures, Month, choose_month, ended_idle, make_figures
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.reading import expanded
 from gpuadmin.records import history
 from gpuadmin.session import Session, opened
 
-#: Marks a file that this verb wrote, and may write again.
-MARK = "<!-- made by gpuadmin report -->\n"
 
-
-def report_month(options: Options, mail: MailOptions, *, month: str | None, page: str | None) -> int:
-    """Measure a month and the one before, write the page, and mail the report. Returns the exit code."""
+def report_month(options: Options, mail: MailOptions, *, month: str | None) -> int:
+    """Measure a month and the one before, and mail the report. Returns the exit code."""
     with opened("report", options, check=mail.preview) as session:
         settings = session.site.settings
         this = choose_month(month, date.today())
@@ -43,10 +36,6 @@ def report_month(options: Options, mail: MailOptions, *, month: str | None, page
             settings.name, language, figures, before, price=settings.metrics.price_per_kwh,
             currency=settings.metrics.currency, queue=settings.slurm is not None,
         )  # fmt: skip
-        html = report_environment().get_template("month.html.j2").render(report=made, language=language)
-        if page is not None:
-            write_marked({expanded(page): html.replace("\n", f"\n{MARK}", 1)}, MARK, option="--html")
-            echo(f"written: {expanded(page)}", err=True)
         result = {"month": this.name, "report": asdict(made)}
         if settings.mail is None or not settings.mail.report:
             if mail != MailOptions():
@@ -55,7 +44,7 @@ def report_month(options: Options, mail: MailOptions, *, month: str | None, page
                 _show(made)
                 echo("gpuadmin.yml: mail.report names nobody, so nobody is mailed.", err=True)
             return finish(session, ExitCode.DONE, result)
-        post = Post.of(session, mail, {"report": [Attachment(f"gpu-{this.name}.html", html)]})
+        post = Post.of(session, mail)
         every = make_letters(made, this.name, settings.mail)
         # guard: nobody gets a month's report twice -> every
         letters = [one for one in every if post.is_open(one, mail)]

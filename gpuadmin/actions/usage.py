@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
@@ -23,7 +21,7 @@ from gpuadmin.common.queries import (
     project_seconds,
     seconds_by_holder,
 )
-from gpuadmin.common.usage import Measured, Usage, bought, sum_projects, total, usage
+from gpuadmin.common.usage import Measured, Usage, bought, format_csv, sum_projects, total, usage
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.schema import Term
 from gpuadmin.console import echo
@@ -133,8 +131,8 @@ def show_projects(options: Options, *, asked: Asked, as_csv: bool) -> int:
         if not options.json:
             echo(f"{period}.", err=as_csv)
         if as_csv:
-            rows = [f"{name or '(none)'},{value:.3f}\n" for name, value in hours.items()]
-            echo("project,allocated_hours\n" + "".join(rows), end=False)
+            rows = [(name or "(none)", value) for name, value in hours.items()]
+            echo(format_csv([("project", "allocated_hours"), *rows]), end=False)
         elif not options.json:
             table = [(name or "(none)", f"{value:.1f}") for name, value in hours.items()]
             title = "GPU-hours allocated"
@@ -201,16 +199,7 @@ def _cells(row: Usage) -> tuple[str, ...]:
 
 
 def _csv(kind: str, rows: list[Usage]) -> str:
-    """Numbers as they are; a name that a spreadsheet would take for a formula begins with a quote."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     more = [name for name in ("granted", "allocated") if any(getattr(row, name) for row in rows)]
-    titles = (kind, "held_hours", "measured_hours", "active_hours", "available_hours")
-    writer.writerow((*titles, *(f"{name}_hours" for name in more)))
-    for row in rows:
-        name = one_line(row.name)
-        name = f"'{name}" if name[:1] in ("=", "+", "-", "@") else name
-        available = "" if row.available is None else f"{row.available:.3f}"
-        cells = (name, f"{row.held:.3f}", f"{row.measured:.3f}", f"{row.active:.3f}", available)
-        writer.writerow((*cells, *(f"{getattr(row, name):.3f}" for name in more)))
-    return text.getvalue()
+    shown = ("held", "measured", "active", "available", *more)
+    titles = (kind, *(f"{name}_hours" for name in shown))
+    return format_csv([titles, *((one_line(row.name), *(getattr(row, name) for name in shown)) for row in rows)])

@@ -61,6 +61,7 @@ REPORTS: Mapping[str, Any] = {
     "switch": images.Spent,
     "layout": dict[str, Any],
     "power": hosts.Power,
+    "bmcs": dict[str, hosts.Supply],
     "gpus": gpus.Gpus,
     "grants": gpus.Grants,
     "queue": queue.Queue,

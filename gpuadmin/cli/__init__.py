@@ -45,6 +45,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "upgrade": "Upgrade the packages of hosts, one after the other.",
         "reboot": "Reboot hosts; storage below nodes that let it go.",
         "shutdown": "Switch hosts off, nodes before storage.",
+        "power": "Switch hosts on and off from afar, also hung ones.",
         "maintain": "Announce a window in which nodes are maintained; hold it.",
     },
     "GPUs": {

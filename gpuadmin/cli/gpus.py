@@ -114,26 +114,20 @@ def usage(
 
 @click.command("report")
 @click.option("--month", metavar="YYYY-MM", help="Another month that is over.  [default: the last one]")
-@click.option("--html", "page", metavar="FILE", help="Also write it as a page, which needs nothing else.")
 @mail_options
 @run_options(playbook=False, limit=False)
-def report(
-    options: Options,
-    mail: MailOptions,
-    month: str | None,
-    page: str | None,
-) -> int:
+def report(options: Options, mail: MailOptions, month: str | None) -> int:
     """Mail a month's report to mail.report, once each: what was held, used and waited for, by group and person; what
     the idle rule took back; what admins gave; kWh, and where metrics.price_per_kwh is set, their cost; all beside the
     month before. Where mail.report names nobody it is only shown.
 
     \b
     gpuadmin report --preview                     # the last month's, in full
-    gpuadmin report --month 2026-10 --html october.html
+    gpuadmin report --month 2026-10
     """
     from gpuadmin.actions.report import report_month
 
-    return report_month(options, mail, month=month, page=page)
+    return report_month(options, mail, month=month)
 
 
 @click.command("idle")

@@ -379,8 +379,8 @@ def reboot(hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool,
 def shutdown(hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool, options: Options) -> int:
     """Switch hosts off: nodes first, and storage only when nobody mounts it. People are told first.
 
-    A node with people on it is left out, unless you say how long they get. Nothing here switches hosts on again: begin
-    with the storage host then.
+    A node with people on it is left out, unless you say how long they get. `gpuadmin power on` switches on those
+    that have a BMC.
 
     \b
     gpuadmin shutdown all --at 17:30        # the day the building loses power
@@ -389,3 +389,27 @@ def shutdown(hosts: tuple[str, ...], when_idle: bool, at: str | None, force: boo
     from gpuadmin.actions.shutdown import shutdown
 
     return shutdown(options, hosts, when_idle=when_idle, at=at, force=force)
+
+
+@click.command("power")
+@click.argument("action", type=click.Choice(("status", "on", "off", "cycle")))
+@click.argument("hosts", metavar="[HOST]...", nargs=-1, shell_complete=pattern())
+@click.option("--hard", is_flag=True, help="Cut hosts off that answer, too, and ask them nothing: the last resort.")
+@click.option("--force", is_flag=True, help="Send away people who are on hosts that answer.")
+@run_options()
+def power(action: str, hosts: tuple[str, ...], hard: bool, force: bool, options: Options) -> int:
+    """Show whether hosts are on, or switch them on, off, or off and on, by their BMC or Wake-on-LAN.
+
+    Each host is asked first: one that answers goes by itself, as by shutdown, and stays while people are on it. One
+    that does not answer is cut off by its BMC, after you have seen whose jobs were there. Storage comes back before
+    nodes. The BMCs are asked from the storage host, or from another that answers.
+
+    \b
+    gpuadmin power status
+    gpuadmin power cycle gpu3
+    """
+    from gpuadmin.actions.power import power
+
+    if action != "status" and not hosts:
+        raise click.UsageError("which hosts? gpuadmin power on HOST...")
+    return power(options, action, hosts, hard=hard, force=force)

@@ -52,11 +52,9 @@ def project_seconds(days: int) -> str:
 
 
 def waits(days: int) -> str:
-    """How long each job with GPUs has waited in the last days, in seconds, by job and person. One that began within a
-    minute is not among them.
-    """
-    since = "gpuadmin_queue_waiting_since_timestamp_seconds"
-    return f"max by (id, user) (max_over_time((time() - {since})[{int(days)}d:1m]))"
+    """How long each job with GPUs that began in the last days had waited, in seconds, by job and person: as recorded
+    for /usage, too (roles/monitoring/files/rules/usage.yml)."""
+    return f"max by (id, user) (max_over_time(gpuadmin:waited_seconds[{int(days)}d]))"
 
 
 def energy(days: int) -> str:

@@ -3,6 +3,8 @@ nodes. Pure."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -179,3 +181,14 @@ def _available(kind: str, name: str, there: Mapping[str, float], groups: Mapping
         return None
     nodes = [node for node in there if name in _names(kind, None, node, groups)]
     return sum(there[node] for node in nodes) / HOUR if nodes else None
+
+
+def format_csv(rows: Iterable[Sequence[object]]) -> str:
+    """Rows for a spreadsheet, each with its name first: numbers with three decimals, nothing for None. A name that
+    would be taken for a formula begins with a quote."""
+    text = io.StringIO()
+    for name, *cells in rows:
+        shown = ("" if one is None else f"{one:.3f}" if isinstance(one, (int, float)) else one for one in cells)
+        quote = "'" if str(name)[:1] in ("=", "+", "-", "@") else ""
+        csv.writer(text, lineterminator="\n").writerow((f"{quote}{name}", *shown))
+    return text.getvalue()

@@ -141,14 +141,20 @@ def _limits(site: Site) -> Iterator[Finding]:
         message = f"{listed([repr(name) for name in strange])} {'is' if len(strange) == 1 else 'are'} not in users.yml"
         yield Finding("warning", f"{where}.people", message, "correct the name if it is a slip")
     yield from nobody_in(site, f"{where}.people", [group for entry in limits.people for group in entry.groups])
+    if any_amount(limits, hosts, "home"):
+        message = "on btrfs, which backups need, nothing refuses more: people are told what was measured"
+        hint = f"ext4 and xfs with user quotas refuse, and have no backups: {the_page('admin-guide')}"
+        yield Finding("warning", f"{where}.home", message, hint)
     if any_amount(limits, hosts, "home") and not site.inventory.group("monitor"):
         message = "nobody is told how large their home is: nothing measures homes without a monitor host"
         yield Finding(
             "warning", f"{where}.home", message, f"put a host into the group monitor: {the_page('monitoring')}"
         )
-    if any_amount(limits, hosts, "docker") and limits.disk_reserve == NONE:
+    for place in ("docker", "scratch"):
+        if limits.disk_reserve != NONE or not any_amount(limits, hosts, place):
+            continue
         message = "nothing enforces it: limits.disk_reserve is 0, so quotas of btrfs are off"
-        yield Finding("warning", f"{where}.docker", message, "give limits.disk_reserve a share or a size, such as 5%")
+        yield Finding("warning", f"{where}.{place}", message, "give limits.disk_reserve a share or a size, such as 5%")
 
 
 def _people(site: Site, today: date) -> Iterator[Finding]:

@@ -12,13 +12,14 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from gpuadmin.config.fields import plain_text
 from gpuadmin.config.schema import gpus, limits
+from gpuadmin.config.schema.bmc import HostBmc
 
 #: What a host may have of the site's section `gpus`, under which name; and of the section `limits`.
 SETTINGS = {f"gpus_{name}": name for name in gpus.OF_A_HOST}
 LIMITS = {f"limits_{name}": name for name in limits.OF_A_HOST}
 #: Which box it is, and whose: `audit` shows them, and nothing else reads them.
 OF_THE_BOX = ("place", "owner", "purpose")
-NAMES = ("gpus", "gpu_model", "slurm_node", *OF_THE_BOX, *SETTINGS, *LIMITS)
+NAMES = ("gpus", "gpu_model", "slurm_node", "bmc", *OF_THE_BOX, *SETTINGS, *LIMITS)
 _MOST = 64
 _LONGEST = 96  # of a GPU's name, as NVML has it
 
@@ -45,6 +46,13 @@ def problems(variables: Mapping[str, Any]) -> list[str]:
                 # YAML reads 301 as a number and 2027-01-01 as a date
                 what = error if isinstance(value, str) else f"{_quoted(value)} is not text; put it into quotes"
                 found.append(f"{name} {what}")
+    if variables.get("bmc") is not None:
+        try:
+            HostBmc.model_validate(variables["bmc"])
+        except ValidationError as error:
+            one = error.errors()[0]
+            where = ".".join(["bmc", *map(str, one["loc"])])
+            found.append(f"{where} {_quoted(one['input'])}: {one['msg'].removeprefix('Value error, ')}")
     takes_jobs = variables.get("slurm_node")
     if takes_jobs is not None and not isinstance(takes_jobs, bool):
         found.append(f"slurm_node {_quoted(takes_jobs)} is neither true nor false: whether the node takes Slurm's jobs")

@@ -21,10 +21,10 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ..common.given import STEP
+from ..common.given import DAY, STEP, merge_given
 from ..common.queries import GIVEN
 from ..common.samples import Sample
-from . import given_page, notebooks, plots, queries, usage_page, views
+from . import notebooks, plots, queries, usage_page, views
 from .announced import announced
 from .answer_turns import AnswerTurns
 from .buttons import Buttons
@@ -32,7 +32,6 @@ from .door import Door
 from .files import DashboardError
 from .pages import Pages, choose_language, environment
 from .prometheus import Asked, Prometheus
-from .queue import queue_page
 from .snapshot import Snapshot, take_snapshot
 from .status_page import StatusPage, status_page, write_status
 from .texts import say
@@ -192,15 +191,18 @@ class Dashboard:
         if found.queue is None:
             raise HTTPException(404)
         return self._page(request, "queue.html", found, viewer, {
-            "queue": queue_page(found.queue, viewer.name), **self._buttons.offer(viewer, found),
+            "queue": found.queue, "mine": found.queue.of(viewer.name),
+            "ended": [one for one in found.queue.ended if one.user == viewer.name],
+            **self._buttons.offer(viewer, found),
             "notebooks": notebooks.own(request, self._settings, viewer, found.queue),
         })  # fmt: skip
 
     async def _given(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
-        begin, end = given_page.choose_span(time.time())
+        end = time.time() // STEP * STEP  # who asks a minute later asks the same
         async with self._turns.take(viewer.name):
-            answer = await self._asked.over_time(GIVEN, begin, end, STEP)
-        return self._page(request, "given.html", found, viewer, given_page.given_page(answer, end, found))
+            answer = await self._asked.over_time(GIVEN, end - _DAYS[-1] * DAY, end, STEP)
+        rows = [one for one in merge_given(answer, end) if found.node(one.node) is not None]
+        return self._page(request, "given.html", found, viewer, {"days": _DAYS[-1], "rows": rows, "now": end})
 
     async def _free(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         numbers = {"gpus": (1, 1, 64), "memory": (0, 0, 1000)}

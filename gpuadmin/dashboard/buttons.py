@@ -23,7 +23,7 @@ from .viewer import Settings, Viewer
 
 #: What is said where nothing was done, by the word for why: an HTTP status and the key of a text.
 REFUSALS = {
-    "origin": (403, "pressed-elsewhere"), "form": (403, "pressed-late"), "spent": (409, "pressed-twice"),
+    "origin": (403, "pressed-late"), "form": (403, "pressed-late"), "spent": (409, "pressed-twice"),
     "full": (429, "pressed-often"),
 }  # fmt: skip
 #: The same for what the door says besides the statuses of `gpu` (web_door.py).

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..common.samples import Sample, by
 from ..common.turns import ENDS
@@ -75,7 +74,7 @@ def queue(samples: Iterable[Sample], now: float) -> Queue | None:
     waits = [
         Job(
             one.labels["id"], one.labels["user"], _describe_gpus(one.labels), place=int(one.value),
-            why=_describe_reason(one.labels["why"]), since=since.get((one.labels["id"],)),
+            why=one.labels["why"] if one.labels["why"] in WHY else OTHER, since=since.get((one.labels["id"],)),
             expected=expected.get((one.labels["id"],)),
         )
         for one in found.get("gpuadmin_queue_place", ())
@@ -98,13 +97,3 @@ def _describe_gpus(labels: Mapping[str, str]) -> str:
     """The GPUs that a waiting job asks for: `2`; `6 × 1` of an array."""
     tasks = count_tasks(labels["id"])
     return f"{tasks} × {labels['gpus']}" if tasks else labels["gpus"]
-
-
-def _describe_reason(reason: str) -> str:
-    return reason if reason in WHY else OTHER
-
-
-def queue_page(found: Queue, viewer: str) -> dict[str, Any]:
-    """The page: one's own first, then everybody."""
-    return {"known": found.known, "mine": found.of(viewer), "has": found.has, "waits": found.waits,
-            "closed": found.closed, "ended": [one for one in found.ended if one.user == viewer]}  # fmt: skip

@@ -215,9 +215,6 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "usage-month": ("this month", "이번 달"),
     "usage-last-month": ("last month", "지난달"),
     "usage-term": ("term", "학기"),
-    "usage-by-user": ("by person", "사용자별"),
-    "usage-by-account": ("by group", "그룹별"),
-    "usage-by-node": ("by node", "노드별"),
     "usage-user": ("Person", "사용자"),
     "usage-account": ("Group", "그룹"),
     "usage-node": ("Node", "노드"),
@@ -256,13 +253,11 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "pressed-back": ("To the queue", "대기열로"),
     "pressed-soon": ("The pages follow within a minute.", "페이지에는 1분 안에 반영됩니다."),
     "pressed-not": ("Not done", "처리되지 않음"),
-    "pressed-elsewhere": (
-        "This did not come from a page of the dashboard. Open the queue's page and press its button.",
-        "대시보드 페이지에서 보낸 요청이 아닙니다. 대기열 페이지를 열고 버튼을 눌러 주세요.",
-    ),
     "pressed-late": (
-        "The page was too old, or of another session. Open the queue's page again and press its button.",
-        "페이지가 오래되었거나 다른 로그인의 페이지입니다. 대기열 페이지를 다시 열고 버튼을 눌러 주세요.",
+        "The page was too old, of another session, or not the dashboard's. Open the queue's page again and press its "
+        "button.",
+        "페이지가 오래되었거나, 다른 로그인의 페이지이거나, 대시보드 페이지가 아닙니다. 대기열 페이지를 다시 열고 "
+        "버튼을 눌러 주세요.",
     ),
     "pressed-twice": (
         "This was done already. The queue's page shows how things are.",

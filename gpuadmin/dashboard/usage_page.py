@@ -4,8 +4,6 @@ question, which is over what roles/monitoring/files/rules/usage.yml records ever
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from typing import Any
 
 from ..common.prometheus import Series
 from ..common.samples import Sample
-from ..common.usage import Measured, usage
+from ..common.usage import Measured, format_csv, usage
 from .viewer import Settings
 
 BY = ("user", "account", "node")
@@ -158,12 +156,7 @@ def waits(middle: Sequence[Series], most: Sequence[Series]) -> list[dict[str, fl
 
 
 def csv_text(by: str, found: Sequence[Mapping[str, Any]]) -> str:
-    """The rows for a spreadsheet. A name that it would take for a formula begins with a quote."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    """The rows for a spreadsheet."""
     names = ("allocated", "held", "used", "idle", "kwh", "cost")
-    writer.writerow((by, *(f"{one}_hours" if one not in ("kwh", "cost") else one for one in names)))
-    for row in found:
-        name = f"'{row['name']}" if row["name"][:1] in ("=", "+", "-", "@") else row["name"]
-        writer.writerow((name, *("" if row[one] is None else f"{row[one]:.3f}" for one in names)))
-    return text.getvalue()
+    titles = (by, *(f"{one}_hours" if one not in ("kwh", "cost") else one for one in names))
+    return format_csv([titles, *((row["name"], *(row[one] for one in names)) for row in found)])

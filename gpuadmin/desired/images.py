@@ -33,6 +33,14 @@ def gpus(cluster: Cluster, host: Host) -> dict[str, Any]:
     return {**cluster.plain["gpus"], **own}
 
 
+def find_power_cap(cluster: Cluster, host: Host) -> int | None:
+    """How many watts each GPU of a host may draw; of the models that fit the one that says most of it."""
+    cap, model = gpus(cluster, host)["power_cap"], str(host.variables.get("gpu_model") or "").casefold()
+    if not isinstance(cap, dict):
+        return None if cap is None else int(cap)
+    return next((int(cap[one]) for one in sorted(cap, key=len, reverse=True) if one.casefold() in model), None)
+
+
 def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `gpu_stack`. `grant` and `end`: what a verb asks of this host."""
     found = gpus(cluster, host)
@@ -45,6 +53,7 @@ def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
         "languages": cluster.languages,
         "version": found["version"] or "",
         "gpus": host.variables.get("gpus"),
+        "power_cap": find_power_cap(cluster, host),
         "health": {
             **found["health"],
             "disks": ["/", "/var", *([docker] if (docker := cluster.docker_data(host)) else [])],

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.queue import there
+from gpuadmin.config.schema import Settings
+from gpuadmin.config.schema.bmc import HostBmc
 from gpuadmin.config.schema.hosts import DeclaredAdmin
 from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.images import find_power_cap
 from gpuadmin.desired.shared import mounts, shares
 
 _EPOCH = date(1970, 1, 1)
@@ -34,9 +38,10 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         "queue": there(cluster.site, cluster.hosts) and "slurm" in host.groups,
         "disks": disks,
         "backups": cluster.kept_backups(host),
-        "packages": cluster.node(host, site["nodes"]["packages"], []),
+        "packages": [*cluster.node(host, site["nodes"]["packages"], []), *_bmc_tools(cluster, host)],
         "gpus": host.variables.get("gpus"),
         "gpu_model": host.variables.get("gpu_model") or "",
+        "power_cap": find_power_cap(cluster, host),
         "person": cluster.asked("person", {}) or None,
         "trial": cluster.asked("trial", False),
         "homes": cluster.node(host, homes["path"], homes["export"]),
@@ -54,6 +59,27 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         "nodes": [{"name": one.name, "address": one.cluster_address} for one in cluster.members("gpu")],
         **cluster.uids,
     }
+
+
+def find_bmc(settings: Settings, host: Host) -> HostBmc | None:
+    """A host's BMC: the host's own settings above what all have in common; None where the inventory has none."""
+    own = host.variables.get("bmc")
+    return None if own is None else HostBmc.model_validate({**settings.bmc.model_dump(exclude_unset=True), **own})
+
+
+def find_askers(settings: Settings, hosts: Sequence[Host]) -> list[str]:
+    """The hosts that ask BMCs, the first one first."""
+    if settings.bmc.via is not None:
+        return [settings.bmc.via]
+    found = [one for group in ("storage", "monitor", "backup") for one in hosts if group in one.groups]
+    # guard: a BMC's password goes to no node where the site does not say so
+    return list(dict.fromkeys(one.name for one in found if "gpu" not in one.groups))
+
+
+def _bmc_tools(cluster: Cluster, host: Host) -> list[str]:
+    asks = host.name in find_askers(cluster.site, cluster.hosts)
+    kinds = {bmc.kind for one in cluster.hosts if asks and (bmc := find_bmc(cluster.site, one)) is not None}
+    return [{"ipmi": "ipmitool", "redfish": "curl"}[kind] for kind in sorted(kinds - {"wol"})]
 
 
 def _admin(one: DeclaredAdmin) -> dict[str, Any]:
@@ -97,5 +123,6 @@ def power(cluster: Cluster, host: Host) -> dict[str, Any]:
         "homes": cluster.plain["homes"]["path"],
         "reason": asked("reason", ""),
         "waiting": asked("waiting", ""),
+        **cluster.only(bmcs="bmcs", switch="bmc_switch", hard="bmc_hard", seconds="bmc_seconds"),
         **cluster.uids,
     }

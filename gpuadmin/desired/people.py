@@ -115,6 +115,7 @@ def limits(cluster: Cluster, host: Host) -> dict[str, Any]:
         "amounts_homes": cluster.storage(host, cluster.plain["homes"]["export"]),
         "amounts_mountpoint": cluster.plain["homes"]["mountpoint"],
         "amounts_data": data,
+        "amounts_scratch": cluster.own_scratch(host),
         "amounts_shared": cluster.storage(host, shares(cluster), []),
         "homes": cluster.plain["homes"]["path"],
         "languages": cluster.languages,

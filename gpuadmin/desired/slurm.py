@@ -6,12 +6,15 @@ import re
 from typing import Any
 
 from gpuadmin.common.pressed import PORT
+from gpuadmin.common.slurm_releases import find_lacking
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.queue import has_notebooks, is_address, takes_jobs
 from gpuadmin.config.schema.notebooks import Notebooks
 from gpuadmin.config.schema.slurm import EVERYBODY, Slurm
 from gpuadmin.desired.cluster import Cluster, as_text
 
+#: What starts code-server from a person's JupyterLab, and passes on what its page asks for.
+PROXY = "jupyter-server-proxy==4.6.0"
 #: What Slurm keeps a job from taking → the controller of cgroup v2 for it. Where it lacks slurmd does not start.
 CONTROLLERS = {"cores": "cpuset", "memory": "memory"}
 
@@ -26,6 +29,8 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         "controller": host.name,
         "address": host.cluster_address,
         "constrain": list(section.constrain),
+        "oldest": section.oldest,
+        "lacks": find_lacking(section.oldest),
         "groups": groups,
         "hours": max(group["hours"] for group in groups),
         "owned": [{"group": one.name, **one.owns.model_dump()} for one in section.groups if one.owns is not None],
@@ -68,15 +73,9 @@ def _door(cluster: Cluster, section: Slurm) -> dict[str, Any]:
 
 
 def _groups(section: Slurm) -> list[dict[str, Any]]:
-    """The groups of people, the first of everybody who is not in another."""
-    names = ("share", "gpus", "hours", "queued", "cpus", "memory", "nodes")
-    everybody = {name: getattr(section, name) for name in names}
-    groups: list[dict[str, Any]] = [{"name": EVERYBODY, **everybody}]
-    for group in section.groups:
-        own = {name: getattr(group, name) for name in everybody if getattr(group, name) is not None}
-        groups.append({"name": group.name, **everybody, **own})
-    # GiB, as a number
-    return [{**one, "memory": one["memory"] and int(one["memory"].removesuffix("G"))} for one in groups]
+    """The groups of people, their memory as a number of GiB."""
+    every = section.list_groups()
+    return [{**one, "memory": one["memory"] and int(one["memory"].removesuffix("G"))} for one in every]
 
 
 def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
@@ -88,7 +87,9 @@ def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
         "homes": cluster.plain["homes"]["path"],
         "languages": cluster.languages,
         "policy": {**_policy(section), **_idle(cluster)},
-        "controllers": [CONTROLLERS[one] for one in section.constrain],
+        "oldest": section.oldest,
+        "lacks": (lacks := find_lacking(section.oldest)),
+        "controllers": [CONTROLLERS[one] for one in section.constrain if "cgroup/v2" not in lacks],
         "controller": controllers[0].cluster_address if controllers else "",
         "key": cluster.asked("slurm_key", ""),
         "host": controllers[0].name if controllers else host.name,
@@ -103,7 +104,8 @@ def notebooks(cluster: Cluster, host: Host) -> dict[str, Any]:
     monitors = [one for one in cluster.addresses("monitor") if is_address(one)]
     return {
         "enabled": has_notebooks(cluster.site, cluster.hosts, host),
-        "packages": section.packages,
+        "packages": [*section.packages, *([PROXY] if section.code_server else [])],
+        "jupyter": _configure_jupyter(str(section.code_server)) if section.code_server else {},
         "index": section.index,
         "front_port": section.front_port,
         "from": monitors[0] if monitors else "",
@@ -115,6 +117,15 @@ def notebooks(cluster: Cluster, host: Host) -> dict[str, Any]:
         "certificate": own.get("certificate", ""),
         "key": own.get("key", ""),
     }
+
+
+def _configure_jupyter(code_server: str) -> dict[str, Any]:
+    """What people's JupyterLab is told of code-server: it runs as they do, on a socket that they alone reach."""
+    # guard: code-server has no port, since it asks for no password -> "{port}"
+    socket = ["--socket", "{unix_socket}"]
+    command = [code_server, *socket, "--auth", "none", "--disable-telemetry", "--disable-update-check"]
+    one = {"command": command, "unix_socket": True, "timeout": 60, "launcher_entry": {"title": "VS Code"}}
+    return {"ServerProxy": {"servers": {"code": one}}}
 
 
 def _policy(section: Slurm) -> dict[str, Any]:
@@ -155,7 +166,7 @@ def _told(cluster: Cluster, host: Host) -> dict[str, Any]:
     if not cluster.asked("divide_gpus", {}) or not takes_jobs(cluster.site, cluster.hosts, host):
         return {}
     controller = slurm_controller(cluster, cluster.members("slurm")[0])
-    return {name: controller[name] for name in ("nodes", "hours", "address", "owned", "notice", "preempted")}
+    return {name: controller[name] for name in ("nodes", "hours", "address", "owned", "notice", "preempted", "lacks")}
 
 
 def _name(site: str) -> str:

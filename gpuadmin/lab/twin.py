@@ -33,8 +33,8 @@ MAILS = "mails"
 DOMAIN = "twin.invalid"  # no name server knows it (RFC 2606)
 _FIRST, _LAST = 10, 250  # of the addresses in the lab's network
 _HEAD = "# Made by `gpuadmin lab up --like` from another site, and written again each time: edit that one.\n"
-#: Of a host's variables, what light hosts cannot have: their GPUs are the lab's.
-_NOT_OF_A_TWIN = ("gpus", "gpu_model", "gpus_mig", "gpus_driver", "gpus_version", "gpus_hold")
+#: Of a host's variables, what light hosts cannot have: their GPUs are the lab's, and a BMC is that of the real host.
+_NOT_OF_A_TWIN = ("bmc", "gpus", "gpu_model", "gpus_mig", "gpus_driver", "gpus_version", "gpus_hold")
 
 
 def wanted_hosts(

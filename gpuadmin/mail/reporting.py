@@ -22,7 +22,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "used": ("GPU-hours used", "실제 사용한 GPU 시간"),
     "idle": ("GPU-hours idle", "점유만 한 GPU 시간"),
     "allocated": ("GPU-hours from the queue", "대기열에서 받은 GPU 시간"),
-    "jobs": ("jobs that waited a minute or more", "1분 이상 기다린 작업 수"),
+    "jobs": ("jobs that began", "시작한 작업 수"),
     "wait": ("median wait (h:mm)", "대기 시간 중앙값(시:분)"),
     "wait-most": ("95 % waited at most (h:mm)", "대기 시간 95번째 백분위수(시:분)"),
     "ended": ("GPUs taken back, since nobody used them", "쓰지 않아 회수한 GPU 수"),

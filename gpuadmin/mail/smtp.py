@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 from gpuadmin.common.mail import smtp
 from gpuadmin.common.records.mail import MailServer
 from gpuadmin.config.schema import Mail
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.ledger import as_ours
-from gpuadmin.reading import expanded, read_limited
+from gpuadmin.reading import expanded, read_limited, read_secret
 
 PASSWORD_VARIABLE = "GPUADMIN_SMTP_PASSWORD"
 
@@ -21,32 +19,13 @@ def read_password(mail: Mail) -> str | None:
     """
     if mail.user is None:
         return None
-    given = os.environ.get(PASSWORD_VARIABLE)
-    if given:
-        return _usable(given, PASSWORD_VARIABLE)
-    if mail.password_file is None:
+    found = read_secret(PASSWORD_VARIABLE, mail.password_file, "mail.password_file")
+    if found is None:
         raise ConfigError(
             f"no password for {mail.user} on {mail.host}",
             hint=f"set mail.password_file in gpuadmin.yml, or {PASSWORD_VARIABLE}",
         )
-    path = expanded(mail.password_file)
-    try:
-        if path.stat().st_mode & 0o077:
-            raise ConfigError(f"{path}: others can read the password", hint=f"chmod 600 {path}")
-        lines = read_limited(path).decode("utf-8").splitlines()
-    except OSError as error:
-        raise ConfigError(f"mail.password_file: {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"mail.password_file: {path}: is not UTF-8") from None
-    if len(lines) != 1 or not lines[0]:
-        raise ConfigError(f"mail.password_file: {path}: must hold one line, the password")
-    return _usable(lines[0], f"mail.password_file: {path}")
-
-
-def _usable(password: str, source: str) -> str:
-    if not (password.isascii() and password.isprintable()):
-        raise ConfigError(f"{source}: the password holds a character that SMTP cannot carry; it must be ASCII")
-    return password
+    return found
 
 
 def find_server(mail: Mail) -> MailServer:

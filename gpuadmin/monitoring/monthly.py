@@ -76,7 +76,7 @@ def choose_month(text: str | None, today: date) -> Month:
 @dataclass(frozen=True)
 class Figures:
     """A month in numbers. `since`: when measuring began, where that was within it; None: it was measured from its
-    begin, or (`measured` false) not at all. `waits`: seconds, of each job that waited a minute or more, by person.
+    begin, or (`measured` false) not at all. `waits`: seconds, of each job that began, by person.
     """
 
     month: Month

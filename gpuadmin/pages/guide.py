@@ -20,6 +20,7 @@ from gpuadmin.config.queue import any_granted, find_self_service, saved, takes_j
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.schema.limits import AMOUNTS, any_amount
 from gpuadmin.config.schema.shared import PLACE
+from gpuadmin.config.schema.slurm import EVERYBODY
 from gpuadmin.errors import ConfigError
 from gpuadmin.pages.gpus import Gpus, cuda_values
 from gpuadmin.pages.render import markdown
@@ -113,10 +114,12 @@ def values(
         "buttons": dashboard and settings.metrics.dashboard.wants_buttons and saved(settings, hosts),
         "project": min(projects, default=None),
         "notebooks": settings.slurm is not None and settings.notebooks is not None,
+        "code_server": settings.notebooks is not None and settings.notebooks.code_server,
         "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),
         "own_scratch": settings.reset.own_scratch,
+        "of_scratch": bool(settings.reset.own_scratch) and any(one["scratch"] for one in _node_limits(settings, own)),
         "shared": [{**one.model_dump(), "place": f"{PLACE}/{one.name}"} for one in settings.shared],
         "mounts": [
             one.model_dump() for one in settings.mounts if {"gpu", "all", *(node.name for node in nodes)} & {*one.hosts}
@@ -139,19 +142,14 @@ def values(
     }
 
 
-#: What one person may have of the queue, and of each node, in the order in which the guide shows it.
-_OF_QUEUE = ("gpus", "hours", "queued", "cpus", "memory", "nodes")
-_OF_NODE = ("memory", "processors", "tasks", "home", "docker")
+#: What one person may have of each node, in the order in which the guide shows it.
+_OF_NODE = ("memory", "processors", "tasks", *AMOUNTS)
 
 
 def _queue_limits(settings: Settings, nodes: int) -> dict[str, Any]:
     """The queue's limits by group (None: everybody), and examples that fit the least of them. `nodes`: 0: unknown."""
-    section = settings.slurm
-    everybody = {} if section is None else {name: getattr(section, name) for name in _OF_QUEUE}
-    rows = [] if section is None else [{"group": None, **everybody}]
-    for group in () if section is None else section.groups:
-        own = {name: getattr(group, name) for name in _OF_QUEUE}
-        rows.append({"group": group.name, **everybody, **{name: one for name, one in own.items() if one is not None}})
+    every = [] if settings.slurm is None else settings.slurm.list_groups()
+    rows = [{**one, "group": None if one["name"] == EVERYBODY else one["name"]} for one in every]
 
     def least(name: str, otherwise: int) -> int:
         return min((row[name] for row in rows if row[name] is not None), default=otherwise)

@@ -75,6 +75,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (found / "inventory/monitor.yml").write_text("monitor: {hosts: {storage1: {}}}\n")
     # an admin grants GPUs where the queue has none
     queue = "slurm: {hosts: {storage1: {}}}\ngpu: {hosts: {node1: {slurm_node: false}}}\n"
+    bmc = "gpu: {hosts: {node1: {bmc: {kind: wol, mac: '02:00:5e:00:53:01'}}}}\n"
+    (found / "inventory/bmc.yml").write_text(bmc)
     (found / "inventory/queue.yml").write_text(queue)
     (found / "metrics_secret").write_text("00" * SECRET_BYTES)
     (found / "metrics_secret").chmod(0o600)
@@ -85,7 +87,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("GPUADMIN_SITE", str(found))
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    reports = {"uids": dict(UIDS), "store": STORE}
+    bmcs = {"node1": {"state": "on", "answers": True, "problem": ""}}
+    reports = {"uids": dict(UIDS), "store": STORE, "bmcs": bmcs}
 
     def run(_invocation: Invocation, **_callbacks: object) -> RunResult:
         return RunResult({name: HostResult("ok", reports=reports) for name in HOSTS})

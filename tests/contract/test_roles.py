@@ -214,11 +214,11 @@ def test_every_entry_point_is_a_file_of_tasks(role: str) -> None:
         assert (ROOT / "roles" / role / "tasks" / f"{point}.yml").exists()
 
 
-def given() -> set[str]:
+def given() -> dict[str, Any]:
     """What each host is given, whatever its groups are."""
     request = {f"gpuadmin_{name}": "[]" for name in ("users", "image", "signers")}
     cluster = Cluster(Settings(name="x"), (Host("gpu1", ("gpu",)),), request)
-    return set(variables(cluster, cluster.hosts[0]))
+    return variables(cluster, cluster.hosts[0])
 
 
 def test_what_hosts_are_given_is_for_roles_that_are_there() -> None:
@@ -229,7 +229,35 @@ def test_what_hosts_are_given_is_for_roles_that_are_there() -> None:
 @each_of(ROLES)
 def test_what_a_role_is_given_it_does_not_have_a_second_time(role: str) -> None:
     """A default would hide that a run went on without what hosts are meant to be."""
-    assert given() & (set(defaults(role)) | set(options(role))) == set()
+    assert set(given()) & (set(defaults(role)) | set(options(role))) == set()
+
+
+def find_conditions(tasks: Any) -> Iterator[str]:
+    """Given tasks, yield each expression that decides something: `when: [a, b]` gives a and b."""
+    for task in tasks or ():
+        for key in ("when", "changed_when", "failed_when", "until"):
+            found = task.get(key, [])
+            yield from map(str, found if isinstance(found, list) else [found])
+        for key in ("block", "rescue", "always"):
+            yield from find_conditions(task.get(key))
+
+
+@each_of(ROLES)
+def test_a_condition_is_true_or_false(role: str) -> None:
+    """Ansible ends a run where `when: NAME` is a list or a text: `when: NAME | length > 0`."""
+    values = {**given(), **defaults(role)}
+    operands = {
+        operand.strip()
+        for path in sorted((ROOT / "roles" / role).glob("*/*.yml"))
+        if path.parent.name in ("tasks", "handlers")
+        for condition in find_conditions(load(path))
+        for operand in re.split(r"\band\b|\bor\b|\bnot\b|[()]", condition)
+    }
+    assert [
+        name
+        for name in sorted(operands & set(values))
+        if not isinstance(values[name], bool) and not templated(values[name])
+    ] == []
 
 
 def test_every_site_key_that_the_inventory_reads_is_in_the_schema() -> None:
@@ -277,7 +305,7 @@ def test_a_role_uses_variables_of_its_own_and_all_that_it_has(role: str) -> None
     used = set(re.findall(r"\b" + role + r"_[a-z_]+", re.sub(r"(?m)^" + role + r"_[a-z_]+:", "", text)))
     used |= {f"{role}_{field}" for field in fields_of(role)}
     assert set(options(role)) - used == set(), "variables that nothing uses"
-    assert {name for name in names if not name.startswith("_")} - set(options(role)) - given() == set(), (
+    assert {name for name in names if not name.startswith("_")} - set(options(role)) - set(given()) == set(), (
         "variables without a spec"
     )
 

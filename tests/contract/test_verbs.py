@@ -27,7 +27,8 @@ OF_ACCOUNTS = {
     "add-user", "change-user", "extend-term", "extend-user", "import-applications", "list-users", "lock-user",
     "remove-user", "unlock-user",
 }  # fmt: skip
-OF_GRANT = {"revoke", "resume", "maintain", "logs"}  # the playbooks of grant, of drain, of announce, of run
+# the playbooks of grant, of drain, of announce, of run, of shutdown
+OF_GRANT = {"revoke", "resume", "maintain", "logs", "power"}
 STEPS = {"restart-docker"}  # a playbook beside its verb's own: what only `diagnose --restart-docker` does
 #: Whatever --limit says: on those that are named, on the golden node, on the one of the group slurm.
 ON_ONE_HOST = {"adopt", "build-image", "grant", "queue", "drain", "resume"}

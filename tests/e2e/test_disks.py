@@ -70,17 +70,18 @@ WRITE = "dd if=/dev/urandom of={} bs=1M count={} conv=fsync status=none 2>&1 || 
 
 def amounts(text: str) -> str:
     """gpuadmin.yml with what one person may have."""
-    return text.replace("limits:\n", "limits:\n  home: 100M\n  docker: 200M\n", 1)
+    return text.replace("limits:\n", "limits:\n  home: 100M\n  docker: 200M\n  scratch: 150M\n", 1)
 
 
 @pytest.mark.slow  # four minutes; what it shows is held on loop devices, too (tests/unit/node/limits)
 def test_one_person_has_an_amount_of_the_disks(cluster: Cluster) -> None:
-    """The story of limits.home and limits.docker: planned, refused or told, named, and taken back."""
+    """The story of limits.home, docker and scratch: planned, refused or told, named, and taken back."""
     cluster.add("sua")  # her place for Docker's data is older than the setting
     with cluster.settings(amounts):
         planned = str(cluster.gpuadmin("provision", "--check"))
         assert "a person's Docker data may have 200.0 MB" in planned
         assert "a home may have 100.0 MB" in planned
+        assert "/local: a person's scratch may have 150.0 MB" in planned
         assert cluster.admin(NODE, GROUPS).strip() == ""
         cluster.gpuadmin("provision", "--yes")
         for name in ("minji", "jiho"):
@@ -88,6 +89,7 @@ def test_one_person_has_an_amount_of_the_disks(cluster: Cluster) -> None:
         again = cluster.gpuadmin("provision", "--check")
         assert [name for name, host in again["hosts"].items() if host["changed"]] == []
         assert "sua: made before limits.docker" in str(again)
+        assert "sua: made before limits.scratch, so nothing enforces" in str(again)
 
         # Docker's data: the kernel refuses more, of hers alone
         cluster.person("minji", NODE, "tar c /bin/busybox | docker import - box >/dev/null")
@@ -110,6 +112,16 @@ def test_one_person_has_an_amount_of_the_disks(cluster: Cluster) -> None:
         again = "docker system prune -f >/dev/null; docker run --rm box /bin/busybox echo works"
         assert cluster.person("minji", NODE, again).strip() == "works"
 
+        # scratch: refused beside an amount of Docker's data that has room, and told
+        assert "Disk quota exceeded" in cluster.person("minji", NODE, WRITE.format("/local/minji/data", 160))
+        assert cluster.person("jiho", NODE, WRITE.format("/local/jiho/data", 50)) == ""
+        assert " of 150.0 MB (99%)" in cluster.person("minji", NODE, "gpuadmin-me limits")
+        cluster.admin(NODE, "systemctl start gpuadmin-disk-room")
+        assert "your scratch on this node: " in cluster.person("minji", NODE, LOG_IN)
+        said = cluster.gpuadmin("diagnose", "minji", "--limit", NODE, code=6)["result"]
+        assert "minji's scratch is full: " in str(said["findings"])
+        assert cluster.person("minji", NODE, "rm /local/minji/data; sync; echo more > /local/minji/file") == ""
+
         # the home: measured by the storage host, and told
         assert cluster.person("jiho", NODE, WRITE.format("data", 104)) == "", "nothing refuses more"
         cluster.admin(STORAGE, f"mkdir -p /run/gpuadmin-metrics; echo '{MEASURED}' >/var/lib/gpuadmin/disk-places.json")
@@ -121,7 +133,7 @@ def test_one_person_has_an_amount_of_the_disks(cluster: Cluster) -> None:
         assert cluster.ssh("minji", NODE, "cat /home/.gpuadmin-amounts/jiho.json").returncode != 0
 
         # what somebody took away by hand is drift
-        (group,) = {line.rpartition("/")[2] for line in cluster.admin(NODE, GROUPS).split()} - {jihos(cluster)}
+        group = find_group(cluster, "/local/.docker/minji")
         cluster.admin(NODE, f"systemctl stop gpuadmin-disk-room.timer; {unlimited(group)}")
         assert "minji may have 200.0 MB" in str(cluster.gpuadmin("drift", code=6))
         cluster.admin(NODE, "systemctl start gpuadmin-disk-room.timer")
@@ -135,8 +147,8 @@ def test_one_person_has_an_amount_of_the_disks(cluster: Cluster) -> None:
     assert cluster.person("minji", NODE, WRITE.format("/local/.docker/minji/layer", 250)) == ""
 
 
-def jihos(cluster: Cluster) -> str:
-    return "6174_" + cluster.admin(NODE, "btrfs inspect-internal rootid /local/.docker/jiho").strip()
+def find_group(cluster: Cluster, path: str) -> str:
+    return "6174_" + cluster.admin(NODE, f"btrfs inspect-internal rootid {path}").strip()
 
 
 def unlimited(group: str) -> str:

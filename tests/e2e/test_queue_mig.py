@@ -16,11 +16,16 @@ from tests.support.lab_cluster import Cluster
 from tests.support.queued_cluster import CONTROLLER, queued
 
 pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.slow, pytest.mark.needs("cc")]
-CAPS = (
-    "mkdir -p /dev/nvidia-caps; for one in $(sed -n 's/DeviceFileMinor: //p'"
-    " /proc/driver/nvidia/capabilities/gpu0/mig/gi*/access /proc/driver/nvidia/capabilities/gpu0/mig/gi*/ci*/access);"
-    " do mknod -m 444 /dev/nvidia-caps/nvidia-cap$one c 203 0; done"
-)
+#: A driver makes these files as it divides a GPU; slurmd waits for them, and does not answer meanwhile.
+CAPS = """cat >/run/caps.sh <<'EOF'
+while sleep 0.2; do
+    for one in $(sed -n 's/DeviceFileMinor: //p' /proc/driver/nvidia/capabilities/gpu0/mig/gi*/{access,ci*/access}); do
+        mkdir -p /dev/nvidia-caps
+        [ -e /dev/nvidia-caps/nvidia-cap$one ] || mknod -m 444 /dev/nvidia-caps/nvidia-cap$one c 203 0
+    done
+done 2>/dev/null
+EOF
+systemd-run --quiet --collect --unit=caps.service bash /run/caps.sh"""
 
 
 @pytest.fixture
@@ -32,6 +37,7 @@ def queue(cluster: Cluster) -> Iterator[Cluster]:
         try:
             yield found
         finally:
+            found.admin(NODE, "systemctl stop caps.service || true")
             layout.unlink(missing_ok=True)
 
 
@@ -59,12 +65,15 @@ def test_a_gpu_of_the_queue_is_divided_when_its_job_has_ended(queue: Cluster) ->
     queue.person("jiho", NODE, f"gpu get 1 --type h100-pcie --node {NODE} --no-wait")
     assert [opened(queue, name) for name in ("minji", "jiho")] == ["0", ""]
     assert profiles(queue) == [[], []]
+    queue.admin(NODE, CAPS)
     queue.person("minji", NODE, "gpu release")
     out, err = mig.communicate(timeout=600)
     assert mig.returncode == 0, out + err
+    # its controller, which was started again, hears of the node in a moment
+    answers = f"sinfo --noheader --nodes={NODE} --format=%T | grep -v '[*]'"
+    queue.wait(lambda: queue.ssh("admin", CONTROLLER, answers))
     assert (profiles(queue), closed(queue)) == ([["7g.80gb"], []], "")
     # Slurm knows what there is now: who waited has the GPU that is whole, and the other one is its profile's
-    queue.admin(NODE, CAPS)
     queue.wait(lambda: queue.ssh("jiho", NODE, '[ "$( : < /dev/nvidia1 && echo 1)" = 1 ] && echo so'))
     gres = queue.admin(CONTROLLER, f"scontrol show node {NODE} | grep Gres=")
     assert ("gpu:7g.80gb:1" in gres, "gpu:h100-pcie:1" in gres) == (True, True), gres

@@ -52,11 +52,21 @@ _MARKED = """said=$({{ {}; }}) || exit $?
 token=$(printf %s "$*" | sed -n 's/.*\\x1e\\([0-9a-f]*\\).*/\\1/p')
 [ -z "$said" ] || printf '%s\\n' "$said" | sed "s/\\x1f/\\x1f$token/g; s/\\$/\\x1e$token/"
 """
-_NO_RESERVATIONS = """case "$*" in *reservation) echo '{"reservations": []}'; exit;; esac
+NO_RESERVATIONS = "No reservations in the system\n"
+_NO_RESERVATIONS = f"""case "$*" in *reservation) echo "{NO_RESERVATIONS}"; exit;; esac
 """
 #: Nobody comes first anywhere.
 _NO_GROUPS = """case "$*" in *partition) exit;; esac
 """
+
+
+def reservation(name: str, users: str, nodes: str, begin: int, hours: int = 1) -> str:
+    """As `scontrol --oneliner show reservation` has it, of 21.08 and of 24.11."""
+    return (
+        f"ReservationName={name} StartTime={begin} EndTime={begin + hours * 3600} Duration=01:00:00 Nodes={nodes} "
+        f"NodeCnt=1 CoreCnt=8 Features=(null) PartitionName=gpu Flags=SPEC_NODES TRES=cpu=8 Users={users or '(null)'} "
+        "Groups=(null) Accounts=(null) Licenses=(null) State=INACTIVE BurstBuffer=(null) MaxStartDelay=(null) \n"
+    )
 
 
 def slurm(directory: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:

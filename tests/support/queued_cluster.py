@@ -7,10 +7,15 @@ from contextlib import contextmanager
 
 import yaml
 
-from tests.support.lab_cluster import Cluster
+from gpuadmin.lab.releases import parse
+from tests.support.lab_cluster import RELEASES, Cluster
 
 CONTROLLER = "storage1"
-SLURM = "slurm: {constrain: [], hours: 4}"
+#: Releases of hosts whose Slurm is older than slurm.oldest is without being set.
+_OLD = {"12": "22.05", "22.04": "21.08"}
+_OLDEST = min((_OLD[one] for one in parse(RELEASES).values() if one in _OLD), default="")
+_SET = f"slurm: {{oldest: '{_OLDEST}', " if _OLDEST else "slurm: {"
+SLURM = f"{_SET}constrain: [], hours: 4}}"
 
 
 _STATE = "queued"
@@ -33,6 +38,7 @@ def begin_queued(cluster: Cluster) -> Cluster:
 def queued(cluster: Cluster, slurm: str = SLURM, *, gpus: int = 2, health: str = "{}") -> Iterator[Cluster]:
     """minji and jiho are on it. ``slurm``: the section of gpuadmin.yml; ``gpus``: how many each node has;
     ``health``: that part of its section."""
+    slurm = slurm if "oldest" in slurm else slurm.replace("slurm: {", _SET)
     for name in ("minji", "jiho"):
         if f"name: {name}\n" not in (cluster.site / "users.yml").read_text():
             cluster.add(name)

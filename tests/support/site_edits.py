@@ -263,6 +263,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "upgrade": ("node1", "--check"),
     "reboot": ("node1", "--check"),
     "shutdown": ("node1", "--check"),
+    "power": ("off", "node1", "--check"),
     "user-guide": (),
     "call-for-applications": (),
     "announce": ("--list",),

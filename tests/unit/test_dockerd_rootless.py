@@ -40,7 +40,7 @@ def test_the_storage_driver(linux: str, docker: str, installed: bool, there: str
         "uname": f"echo {linux}",
         "rm": "exit 0",  # of this machine's /run
         "readlink": "exit 1",
-        **({"fuse-overlayfs": "exit 1"} if installed else {}),
+        **({"fuse-overlayfs": "exit 1", "nvidia-container-runtime": "exit 1"} if installed else {}),
     }
     for name, text in words.items():
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -57,3 +57,5 @@ def test_the_storage_driver(linux: str, docker: str, installed: bool, there: str
     chosen = [word for word in done.stdout.split() if word.startswith("--storage-driver=")]
     assert chosen == ([f"--storage-driver={driver}"] if driver else [])
     assert f"--data-root={data}" in done.stdout.split()
+    runtime = f"--add-runtime=nvidia={programs}/nvidia-container-runtime"
+    assert (runtime in done.stdout.split()) is (installed and not docker), "before Docker 25, where the toolkit is"

@@ -16,7 +16,6 @@ from gpuadmin.common.text import counted, listed
 from gpuadmin.display import lines_of, make_console, styled
 from gpuadmin.errors import ExitCode, RefusedError
 from gpuadmin.mail.ledger import Ledger
-from gpuadmin.mail.letter import Attachment
 from gpuadmin.mail.render import Renderer, render_text
 from gpuadmin.mail.smtp import Smtp
 from gpuadmin.mail.transport import Folder
@@ -76,11 +75,9 @@ class Post:
     directory: Path | None = None  # --mail-dir, or mail.directory
 
     @classmethod
-    def of(
-        cls, session: Session, options: MailOptions, pages: Mapping[str, Sequence[Attachment]] | None = None
-    ) -> Post:
+    def of(cls, session: Session, options: MailOptions) -> Post:
         """Raises ConfigError if the site says nothing about mail, or not enough; RefusedError where the monitor host
-        alone knows who was mailed. `pages`: what mails carry, by template."""
+        alone knows who was mailed."""
         site = session.site
         timers = site.settings.timers
         # guard: nobody is mailed from two machines
@@ -91,7 +88,7 @@ class Post:
             )
         mail = site.settings.mail
         carried = {"welcome": guide_pages(site)} if mail is not None and mail.attach_guide else {}
-        renderer = Renderer(site.settings, site.directory, {**carried, **(pages or {})})
+        renderer = Renderer(site.settings, site.directory, carried)
         assert mail is not None  # Renderer says so
         if chosen := options.directory or mail.directory:
             directory = expanded(chosen).absolute()

@@ -164,7 +164,7 @@ def _plan(session: Session, request: PowerRequest, decision: Decision, at: datet
             "no other run can change the site meanwhile"
         )
     if request.action == "shutdown" and decision.steps:
-        builder.warn("nothing here can switch them on again: storage first, then the nodes")
+        builder.warn("gpuadmin power on switches on those that have a bmc; others by hand, storage first")
     return builder
 
 

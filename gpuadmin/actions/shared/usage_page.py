@@ -28,7 +28,13 @@ def usage_page(
     now: datetime | None = None,
 ) -> str:
     """Given what `gpuadmin usage` shows, and of which days, return it as HTML. Hours."""
-    environment = report_environment()
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(content_path("templates", "report")), undefined=jinja2.StrictUndefined,
+        autoescape=True, finalize=_seen,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters["hours"] = lambda value: f"{value:,.1f}"
+    environment.filters["ratio"] = lambda value: "—" if value is None else f"{value:.0%}"
     longest = max((row.held for row in rows), default=0.0)
     text = environment.get_template("usage.html.j2").render(
         cluster=cluster, kind=kind, period=period, rows=rows, everything=everything, words=whole.words(),
@@ -38,18 +44,6 @@ def usage_page(
         bars=[(row, _parts(row.active, row.idle, row.held - row.measured, longest)) for row in rows[:_MOST]],
     )  # fmt: skip
     return text.replace("\n", f"\n{MARK}", 1)
-
-
-def report_environment() -> jinja2.Environment:
-    """What makes pages of templates/report/."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(content_path("templates", "report")), undefined=jinja2.StrictUndefined,
-        autoescape=True, finalize=_seen,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters["hours"] = lambda value: f"{value:,.1f}"
-    environment.filters["ratio"] = lambda value: "—" if value is None else f"{value:.0%}"
-    return environment
 
 
 def _seen(value: object) -> object:

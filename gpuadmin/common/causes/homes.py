@@ -77,6 +77,13 @@ ROWS = Table(
              "your home is full: {has} of {most}; what writes there fails with 'Disk quota exceeded'",
              "필요 없는 파일을 지우거나(큰 파일: gpuadmin-me disk) 관리자에게 용량을 늘려 달라고 하세요",
              "홈 디렉터리가 가득 찼습니다: {most} 중 {has} 사용. 더 쓰면 'Disk quota exceeded' 오류가 납니다")),
+    Row("amount-scratch-full", STOPS, _AMOUNTS,
+        "{name}'s scratch is full: {has} of {most}; what writes there fails (Disk quota exceeded)",
+        "{name} deletes what is not needed; or give them more (limits.people)",
+        Text("delete what you do not need there, or ask your admins for more",
+             "your scratch on this node is full: {has} of {most}; what writes there fails with 'Disk quota exceeded'",
+             "필요 없는 파일을 지우거나 관리자에게 용량을 늘려 달라고 하세요",
+             "이 노드의 임시 공간이 가득 찼습니다: {most} 중 {has} 사용. 더 쓰면 'Disk quota exceeded' 오류가 납니다")),
     Row("amount-over", HINDERS, _AMOUNTS,
         "{name}'s home is more than they may have: {has} of {most}; nothing refuses more", _DELETES,
         Text("Delete what you do not need: gpuadmin-me disk", "your home is larger than it may be: {has} of {most}",
@@ -174,6 +181,6 @@ def _judge_amounts(facts: Facts, person: Person) -> Iterator[Cause]:
     for place, used in (facts.get("amounts") or {}).items():
         tell = partial(_found, name=person.name, has=size_words(used["bytes"]), most=size_words(used["most"]))
         if used["held"] and used["bytes"] * 100 >= used["most"] * AMOUNT_FULL:
-            yield tell("amount-full" if place == "docker" else "amount-home-full")
+            yield tell({"docker": "amount-full", "home": "amount-home-full"}.get(place, "amount-scratch-full"))
         elif not used["held"] and used["bytes"] >= used["most"]:
             yield tell("amount-over" if place == "home" else "amount-docker-over")

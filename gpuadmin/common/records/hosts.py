@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Optional
+from typing import Annotated, Literal, Optional
 
 from .bounds import Count, Pattern, Shown, Stamp, Time, When, Within, Words
 from .images import Roots, Switch
@@ -33,6 +33,16 @@ class Power:
     clients: Optional[list[str]]
     jobs: Optional[list[str]]
     unknown: Words
+
+
+@dataclass(frozen=True)
+class Supply:
+    """A host as its BMC has it. `answers`: its ssh does, where its BMC was asked from. `problem`: why the state is not
+    known, or what kept it from being switched."""
+
+    state: Literal["on", "off", "unknown"]
+    answers: bool
+    problem: Annotated[str, Shown(1000)] = ""
 
 
 @dataclass(frozen=True)

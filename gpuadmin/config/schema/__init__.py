@@ -13,6 +13,7 @@ from gpuadmin.config.fields import Text
 from gpuadmin.config.schema.accounts import Accounts, Retired, Subids, User
 from gpuadmin.config.schema.applications import Applications, FormColumns, MemberColumns
 from gpuadmin.config.schema.base import HIGHEST_SUBID, Model
+from gpuadmin.config.schema.bmc import Bmc
 from gpuadmin.config.schema.gpus import Gpus
 from gpuadmin.config.schema.hosts import Admin, Audit, Compare, DeclaredAdmin, Docker, Drift, Homes, Images, Nodes
 from gpuadmin.config.schema.limits import Limits
@@ -71,6 +72,7 @@ class Settings(Model):
     shared: Annotated[list[Shared], Field(description="Directories that several people share.")] = []
     mounts: Annotated[list[Mount], Field(description="What is mounted from other servers.")] = []
     docker: Annotated[Docker, Field(description="Rootless Docker.")] = Docker()
+    bmc: Annotated[Bmc, Field(description="BMCs, which switch hosts on and off.")] = Bmc()
     gpus: Annotated[Gpus, Field(description="GPUs of the nodes.")] = Gpus()
     limits: Annotated[
         Limits | None,

@@ -10,6 +10,9 @@ from gpuadmin.config.fields import DriverVersion, MigLayout, Text
 from gpuadmin.config.schema.base import Model
 from gpuadmin.config.schema.hosts import Repository
 
+#: What a GPU itself takes is narrower: nvidia-smi refuses the rest.
+Watts = Annotated[int, Field(ge=30, le=3000)]
+
 
 class SelfService(Model):
     """What one person may take of a node's GPUs without asking anybody."""
@@ -98,6 +101,13 @@ class Gpus(Model):
     persistence: Annotated[
         bool, Field(description="Whether nvidia-persistenced keeps the driver awake while nobody uses a GPU.")
     ] = True
+    power_cap: Annotated[
+        Watts | dict[Text, Watts] | None,
+        Field(
+            description="How many watts each GPU may draw: for all, or by a part of the node's `gpu_model`, such as "
+            "`{H100: 500}`. Taken away, it holds until the next boot."
+        ),
+    ] = None
     toolkit: Annotated[
         Literal["distribution", "repository", "elsewhere"],
         Field(
@@ -130,4 +140,4 @@ class Gpus(Model):
 
 
 #: What the inventory may say otherwise for a group or a host, as gpus_driver and so on.
-OF_A_HOST = ("access", "worse", "driver", "version", "hold", "modules", "persistence", "toolkit", "mig")
+OF_A_HOST = ("access", "worse", "driver", "version", "hold", "modules", "persistence", "power_cap", "toolkit", "mig")

@@ -43,6 +43,7 @@ class OwnLimits(Model):
     processor_weight: Annotated[Weight | None, Field(description="As `limits.processor_weight`.")] = None
     home: Annotated[Disk | None, Field(description="As `limits.home`.")] = None
     docker: Annotated[Disk | None, Field(description="As `limits.docker`.")] = None
+    scratch: Annotated[Disk | None, Field(description="As `limits.scratch`.")] = None
 
     @model_validator(mode="after")
     def _somebody(self) -> OwnLimits:
@@ -114,6 +115,14 @@ class Limits(Model):
             "on other file systems."
         ),
     ] = UNLIMITED
+    scratch: Annotated[
+        Disk,
+        Field(
+            description="What one person may have in their directory of `reset.scratch` (`/local/NAME`) on each node: "
+            "a size or `unlimited`. On btrfs, where `disk_reserve` is not `0`, the kernel refuses more in every one "
+            "that is made from then on; elsewhere nothing does, and `provision` says so."
+        ),
+    ] = UNLIMITED
     people: Annotated[
         list[OwnLimits],
         Field(description="Limits of certain people. Where somebody is in several entries, the later ones win."),
@@ -121,13 +130,13 @@ class Limits(Model):
 
 
 #: What one person may have of disks. None of it is the kernel's limits of slices.
-AMOUNTS = ("home", "docker")
+AMOUNTS = ("home", "docker", "scratch")
 #: What the inventory may say otherwise for a group or a host, as limits_memory and so on.
-OF_A_HOST = ("memory", "swap", "tasks", "processors", "processor_weight", "disk_reserve", "home", "docker")
+OF_A_HOST = ("memory", "swap", "tasks", "processors", "processor_weight", "disk_reserve", *AMOUNTS)
 
 
 def any_amount(limits: Limits, hosts: Iterable[Mapping[str, Any]], place: str) -> bool:
-    """Whether anybody of a site has an amount of `home` or `docker`. `hosts`: the variables of each."""
+    """Whether anybody of a site has an amount of `home`, `docker` or `scratch`. `hosts`: the variables of each."""
     said = [getattr(one, place) for one in (limits, *limits.people)]
     said += [variables.get(f"limits_{place}") for variables in hosts]
     return any(one not in (None, UNLIMITED) for one in said)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from gpuadmin.config.fields import Path
 from gpuadmin.config.schema.base import Model
 from gpuadmin.config.schema.shared import one_of
 
@@ -33,6 +34,13 @@ class Notebooks(Model):
         ]
         | None,
         Field(description="Where they come from: the address of a package index; otherwise what pip there asks."),
+    ] = None
+    code_server: Annotated[
+        Path | None,
+        Field(
+            description="Where nodes have the program code-server, such as `/usr/bin/code-server`: then notebooks open "
+            "VS Code, too. gpuadmin does not install it; it adds jupyter-server-proxy to `packages`."
+        ),
     ] = None
     port: Annotated[
         int,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -152,7 +152,22 @@ class Slurm(Model):
     notice: Annotated[
         int, Field(ge=0, le=1440, description="So many minutes before, they are told: by mail, terminal and SIGTERM.")
     ] = 5
+    oldest: Annotated[
+        Literal["21.08", "22.05", "23.11"],
+        Field(
+            description="The oldest Slurm that a host of the queue has, at most. Before `23.11` (Debian 12, Ubuntu "
+            "22.04) all its hosts know each other by munge, and with `21.08` Slurm itself limits no job."
+        ),
+    ] = "23.11"
     groups: Annotated[list[OwnShare], Field(description="Groups of people with other shares or limits.")] = []
+
+    def list_groups(self) -> list[dict[str, Any]]:
+        """Share and limits of the groups of people, the first of everybody who is not in another."""
+        names = ("share", "gpus", "hours", "queued", "cpus", "memory", "nodes")
+        everybody = {name: getattr(self, name) for name in names}
+        own = [{name: getattr(one, name) for name in ("name", *names)} for one in self.groups]
+        kept = [{name: value for name, value in one.items() if value is not None} for one in own]
+        return [{"name": EVERYBODY, **everybody}, *({**everybody, **one} for one in kept)]
 
     @model_validator(mode="after")
     def _once(self) -> Slurm:

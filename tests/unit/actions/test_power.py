@@ -218,7 +218,7 @@ def test_everything_goes_in_order(cluster: Cluster, cli: Cli) -> None:
     code, out, err = cli("shutdown", "gpu", "storage1", "--when-idle", "--yes")
     assert code == 0, err
     assert cluster.order == [("node1,node2", "switch"), ("storage1", "switch")]
-    assert "storage first, then the nodes" in out
+    assert "gpuadmin power on switches on those that have a bmc; others by hand, storage first" in out
     assert cluster.asked[0].variables["gpuadmin_when_idle"] is True
     assert cluster.asked[0].variables["gpuadmin_power_action"] == "shutdown"
 

@@ -396,6 +396,14 @@ CHECKS = {
         {"gpuadmin.yml": "name: x\nlimits: {home: 500G}\n"},
         "warning", "gpuadmin.yml: limits.home", "nothing measures homes without a monitor host",
     ),
+    "a home's amount that btrfs does not hold": (
+        {"gpuadmin.yml": "name: x\nlimits: {people: [{names: [minji], home: 500G}]}\n"},
+        "warning", "gpuadmin.yml: limits.home", "on btrfs, which backups need, nothing refuses more",
+    ),
+    "an amount of scratch without quotas": (
+        {"gpuadmin.yml": "name: x\nlimits: {scratch: 200G, disk_reserve: 0}\n"},
+        "warning", "gpuadmin.yml: limits.scratch", "nothing enforces it: limits.disk_reserve is 0",
+    ),
     "an amount of Docker's data without quotas": (
         {"gpuadmin.yml": "name: x\nlimits: {docker: 200G, disk_reserve: 0}\n"},
         "warning", "gpuadmin.yml: limits.docker", "nothing enforces it: limits.disk_reserve is 0",

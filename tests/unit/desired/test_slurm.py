@@ -192,17 +192,43 @@ def test_hosts_know_each_field() -> None:
 
 @pytest.mark.parametrize("role", ["slurm_node", "slurm_controller"])
 def test_a_slurm_that_is_too_old_is_refused(role: str) -> None:
-    """What is installed counts; before that, what the distribution has."""
+    """Than what the site says, of which the sentence has the way out."""
     entries = yaml.safe_load((ROOT / f"roles/{role}/meta/preflight.yml").read_text())["obstacles"]
-    (entry,) = [one for one in entries if "older than 23.11" in one["say"]]
+    (entry,) = [one for one in entries if "slurm.oldest" in one["say"]]
     fine = NativeEnvironment().compile_expression(entry["that"])
     daemon = {"slurm_node": "slurmd", "slurm_controller": "slurmctld"}[role]
-    for codename, installed, expected in (
-        ("bookworm", None, False), ("bookworm", [22, 5], False), ("bookworm", [24, 11], True), ("jammy", None, False),
-        ("trixie", None, True), ("noble", [23, 11], True), ("trixie", [23, 2], False), ("", None, True),
+    for release, oldest, expected in (
+        ("22.05", "23.11", False), ("22.05", "22.05", True), ("21.08", "22.05", False), ("20.11", "21.08", False),
+        ("24.11", "23.11", True), ("23.11", "23.11", True), ("24.11", "21.08", True),
     ):  # fmt: skip
-        facts = {"codename": codename, "queue": {daemon: installed}}
-        assert fine(ansible_facts={"gpuadmin": facts}) is expected, (codename, installed)
+        facts = {"queue": {"releases": {daemon: release}}}
+        assert fine(ansible_facts={"gpuadmin": facts}, **{f"{role}_oldest": oldest}) is expected, (release, oldest)
+
+
+@pytest.mark.parametrize(
+    ("oldest", "auth", "cred", "tracks", "scripts"),
+    [
+        ("23.11", "auth/slurm", "auth/slurm", "proctrack/cgroup", "gpuadmin-prolog"),
+        ("22.05", "auth/munge", "cred/munge", "proctrack/cgroup", "/var/lib/gpuadmin/slurm/gpuadmin-prolog"),
+        ("21.08", "auth/munge", "cred/munge", "proctrack/linuxproc", "/var/lib/gpuadmin/slurm/gpuadmin-prolog"),
+    ],
+)
+def test_slurm_is_told_what_its_oldest_release_knows(
+    oldest: str, auth: str, cred: str, tracks: str, scripts: str
+) -> None:
+    keys = {"_slurm_controller_key": "/k", "_slurm_controller_dbd": "/d", "_slurm_node_key": "/k",
+            "_slurm_node_environment": "/e"}  # fmt: skip
+    controller, node = of(3, {"oldest": oldest}) | keys, of(0, {"oldest": oldest}) | keys
+    lines = role_variables.rendered("slurm_controller", "slurm.conf.j2", controller).splitlines()
+    assert {f"AuthType={auth}", f"CredType={cred}", f"ProctrackType={tracks}", f"Prolog={scripts}"} <= {*lines}
+    assert ("PreemptParameters=send_user_signal" in lines) is (oldest == "23.11")
+    assert ("UsePAM=1" in lines) is (oldest == "21.08")
+    assert node["slurm_node_controllers"] == ([] if oldest == "21.08" else ["cpuset", "memory"])
+    for name, values in (("slurmctld", controller), ("slurmdbd", controller), ("slurmd", node)):
+        role = "slurm_node" if name == "slurmd" else "slurm_controller"
+        unit = role_variables.rendered(role, f"{name}.service.j2", values)
+        assert ("SLURM_SACK_KEY" in unit, "Wants=munge.service" in unit) == (oldest == "23.11", oldest != "23.11")
+    assert f"AuthType={auth}\n" in role_variables.rendered("slurm_controller", "slurmdbd.conf.j2", controller)
 
 
 @pytest.mark.parametrize(

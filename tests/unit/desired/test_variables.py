@@ -10,6 +10,8 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
 from gpuadmin.desired.cluster import Cluster
 from gpuadmin.desired.hosts import variables
+from gpuadmin.desired.images import find_power_cap
+from gpuadmin.desired.nodes import find_askers, find_bmc
 
 HOSTS = (
     Host(
@@ -17,6 +19,7 @@ HOSTS = (
         ("gpu", "golden"),
         {
             "ansible_host": "10.0.0.1", "gpus": 8, "gpus_worse": "keep", "gpus_mig": {0: ["7g.80gb"]},
+            "gpus_power_cap": 400,
             "limits_memory": "64G",
             "limits_docker": "100G",
         },
@@ -61,6 +64,8 @@ NEW: list[tuple[str, str, Any]] = [
     ("gpu2", "gpu_stack_grant", None),
     ("gpu1", "gpu_stack_mig", {"0": ["7g.80gb"]}),
     ("gpu2", "gpu_stack_mig", None),
+    ("gpu1", "gpu_stack_power_cap", 400),
+    ("gpu2", "node_state_power_cap", None),
     ("gpu1", "limits_enabled", False),
     ("gpu1", "limits_memory", "64G"),
     ("gpu2", "limits_memory", "80%"),
@@ -199,9 +204,11 @@ def test_amounts_of_the_site_of_a_host_and_of_people() -> None:
     people = [{"names": ["minji"], "home": "1T"}, {"names": ["jiho"], "memory": "8G"}]
     found = of("gpu2", limits={"docker": "200G", "people": people})
     assert (found["limits_amounts"], found["limits_docker"], found["limits_home"]) == (True, "200G", "unlimited")
-    assert found["limits_amounts_people"] == [{"names": ["minji"], "home": "1T", "docker": None}]
+    assert found["limits_amounts_people"] == [{"names": ["minji"], "home": "1T", "docker": None, "scratch": None}]
     assert all(not {"home", "docker"} & set(one) for one in found["limits_people"]), "systemd knows no disks"
     assert of("gpu1", limits={"docker": "200G"})["limits_docker"] == "100G"
+    assert (found["limits_scratch"], found["limits_amounts_scratch"]) == ("unlimited", ["/local"])
+    assert of("nas1", limits={"scratch": "1T"})["limits_amounts_scratch"] == []
     # a host of the inventory alone has one; and the site has none
     assert of("gpu2", limits={})["limits_amounts"]
     assert of("gpu2")["limits_amounts"] is False
@@ -221,7 +228,7 @@ def test_limits_of_a_group_are_those_of_its_people() -> None:
         (["minji"], None),
     ]
     assert all("groups" not in one for one in found["limits_people"])
-    assert found["limits_amounts_people"] == [{"names": ["minji"], "home": "1T", "docker": None}]
+    assert found["limits_amounts_people"] == [{"names": ["minji"], "home": "1T", "docker": None, "scratch": None}]
     with pytest.raises(ValidationError, match="names or groups"):
         Settings.model_validate({"name": "lab", "limits": {"people": [{"memory": "8G"}]}})
 
@@ -232,6 +239,35 @@ def test_limits_of_the_site_and_of_a_host() -> None:
     assert of("nas1", **site)["limits_disk_reserve"] == "5%"
     assert (found["limits_enabled"], found["limits_tasks"], found["limits_memory"]) == (True, "4096", "64G")
     assert [(one["names"], one["memory"], one["tasks"]) for one in found["limits_people"]] == [(["minji"], "8G", None)]
+
+
+@pytest.mark.parametrize(
+    ("cap", "model", "watts"),
+    [
+        (None, "H100", None),
+        (450, "", 450),
+        ({"H100": 500, "h100 nvl": 350, "A100": 300}, "NVIDIA H100 NVL", 350),
+        ({"H100": 500}, "A100", None),
+        ({"H100": 500}, None, None),
+    ],
+)
+def test_how_much_power_gpus_may_draw(cap: Any, model: str | None, watts: int | None) -> None:
+    site = Settings.model_validate({"name": "lab", "gpus": {"power_cap": cap}})
+    assert find_power_cap(Cluster(site, (), {}), Host("gpu9", ("gpu",), {"gpu_model": model})) == watts
+
+
+@pytest.mark.holds("a BMC's password goes to no node where the site does not say so")
+def test_who_asks_bmcs() -> None:
+    bmc = {"bmc": {"kind": "ipmi", "address": "10.9.0.1"}}
+    hosts = (Host("gpu1", ("gpu", "monitor"), bmc), Host("bak1", ("backup",)), Host("nas1", ("storage",)))
+    site = Settings.model_validate({"name": "lab", "bmc": {"user": "root"}})
+    assert find_askers(site, hosts) == ["nas1", "bak1"]
+    packages = [variables(Cluster(site, hosts, {}), one)["node_state_packages"][-1:] for one in hosts]
+    assert packages == [["wget"], ["ipmitool"], ["ipmitool"]]
+    assert find_askers(Settings.model_validate({"name": "lab", "bmc": {"via": "gpu1"}}), hosts) == ["gpu1"]
+    found = find_bmc(site, hosts[0])
+    assert found is not None
+    assert (found.user, found.kind, found.address) == ("root", "ipmi", "10.9.0.1")
 
 
 def test_notebooks_are_on_nodes_of_the_queue() -> None:
@@ -250,5 +286,15 @@ def test_notebooks_are_on_nodes_of_the_queue() -> None:
     assert found["mon1"]["dashboard_notebooks"] == [
         {"name": "gpu1", "address": "10.0.0.1"}, {"name": "gpu2", "address": "192.168.0.2"},
     ]  # fmt: skip
+    assert found["gpu1"]["notebooks_jupyter"] == {}
     alone = variables(Cluster(site, HOSTS, {}), HOSTS[0])
     assert (alone["notebooks_enabled"], alone["notebooks_from"]) == (False, "")
+
+
+@pytest.mark.holds("code-server has no port, since it asks for no password")
+def test_notebooks_with_code_server() -> None:
+    found = of("gpu1", slurm={}, notebooks={"code_server": "/usr/bin/code-server"})
+    assert found["notebooks_packages"][-1].startswith("jupyter-server-proxy==")
+    (server,) = found["notebooks_jupyter"]["ServerProxy"]["servers"].values()
+    assert server["unix_socket"] is True
+    assert server["command"][:5] == ["/usr/bin/code-server", "--socket", "{unix_socket}", "--auth", "none"]

@@ -137,7 +137,7 @@ FAULTS: dict[str, list[Callable[[Broken], object]]] = {
     ],
     "a home of more than `limits.home`": [lambda b: b.tell_amount(512, held=False)],
     "a home has all of `limits.home`, and the kernel refuses more": [lambda b: b.tell_amount(498, held=True)],
-    # tests/unit/node/limits/test_docker_amounts.py has the real one
+    # tests/unit/node/limits/test_place_amounts.py has the real one
     "Docker's data has all of `limits.docker`": [lambda b: b.part("amounts", {"docker": AMOUNT})],
     "`nproc 3` in limits.conf: `exec request failed`":
         [lambda b: b.write("etc/security/limits.d/90-people.conf", "* - nproc 4096\nminji hard nproc 3\n")],

@@ -1,6 +1,6 @@
 """Every write of ours below a limit that people have used up: done, or refused whole, and done when there is room.
 
-Limits and amounts: test_room.py, test_docker_amounts.py. A wipe of homes: test_room.py.
+Limits and amounts: test_room.py, test_place_amounts.py. A wipe of homes: test_room.py.
 """
 
 import errno
@@ -19,7 +19,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backu
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import amount_notices, owned
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import creating
-from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amounts, docker_amounts, room
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amounts, place_amounts, room
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import Amounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch
@@ -53,9 +53,9 @@ def full(disk: Disk) -> Full:
     disk.wanted = replace(disk.wanted, paths=[*disk.wanted.paths, str(storage.root)])
     assert disk.keep().problems == []
     docker = Amounts(docker="100M", data=str(disk.local / ".docker"))
-    assert docker_amounts.hold(disk.places, docker).problems == []
+    assert place_amounts.hold(disk.places, docker).problems == []
     amounts.make_place(f"{docker.data}/minji", "minji", MINJI, MINJI, disk.places.state)
-    assert docker_amounts.follow(disk.places) == []
+    assert place_amounts.follow(disk.places) == []
     storage.home("minji", MINJI, {"thesis": os.urandom(4 << 20)})
     (disk.local / ".docker/minji/image").write_bytes(os.urandom(4 << 20))
     os.chown(disk.local / ".docker/minji/image", MINJI, MINJI)

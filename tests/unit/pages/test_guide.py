@@ -188,6 +188,9 @@ def test_what_one_person_may_have_of_a_node(language: str) -> None:
     assert f"| {others} | 64G | 16 | 10% | 500G | – |" in text
     assert "| phd | 128G | 16 | 10% | 500G | – |" in text
     assert "1G |" not in text, "of certain people"
+    text = write(language, limits={**limits, "scratch": "1T"})
+    assert f"| {others} | 64G | 16 | 10% | 500G | – | 1T |" in text
+    assert "`/local/NAME`" in next(line for line in text.splitlines() if "docker system prune" in line)
     hosts = [Host("gpu1", ("gpu",), {"limits_memory": "8G"})]
     text = guide(language, settings(limits={"home": "500G"}), NODES, hosts=hosts)
     assert "| – | – | 10% | 500G | – |" in text, "it differs"

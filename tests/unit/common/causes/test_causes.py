@@ -99,6 +99,7 @@ CASES: list[tuple[Person | None, dict[str, Any], list[str]]] = [
     (MINJI, amount("docker", False, 99), []),
     (MINJI, amount("docker", False, 100), ["amount-docker-over: minji's Docker data is more than they may have"]),
     (MINJI, amount("home", True, 99), ["amount-home-full: minji's home is full: 198.0 GB of 200.0 GB; what writes"]),
+    (MINJI, amount("scratch", True, 99), ["amount-scratch-full: minji's scratch is full: 198.0 GB of 200.0 GB"]),
     (MINJI, amount("home", False, 101), ["amount-over: minji's home is more than they may have: 202.0 GB of 200.0 GB"]),
     (None, host(clock={"synchronized": False}), ["clock-free"]),
     # keys that are there, and not read or not good: nothing is missing

@@ -100,7 +100,7 @@ def test_a_full_disk_keeps_nobody_from_an_account(host: Host, monkeypatch: pytes
     def full(path: str, *rest: object, **more: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(scratch, "make_directory", full)
+    monkeypatch.setattr(scratch, "make_place", full)
     done = converge(Request(SETTINGS, [MINJI]), host)
     assert "minji:x:20001" in (Path(host.root) / "etc/passwd").read_text()
     assert done.plan.conflicts == []

@@ -210,6 +210,11 @@ def late(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         (says(0), []),
         (says(1, "JOBID\n14\n"), []),
         (says(124), []),
+        # Slurm 22.05
+        (says(1, "", "No job steps exist on this node.\n"), ["slurm-12"]),
+        (says(0, "PID      JOBID    STEPID   LOCALID GLOBALID\n12       14       extern   0       0\n"), ["slurm-12"]),
+        (says(0, "PID      JOBID    STEPID   LOCALID GLOBALID\n-1       12       0        0       0\n"), []),
+        (says(2, "", "No job steps exist on this node.\n"), []),
         (late, []),
     ],
 )

@@ -111,7 +111,7 @@ def test_no_gpu_and_none_expected(number: int | None) -> None:
     assert judge(Seen([], NONE), Expected(number)) == Verdict(0, (), ())
 
 
-@pytest.mark.parametrize("expected", [Expected(), Expected(2), Expected(2, "h100")])
+@pytest.mark.parametrize("expected", [Expected(), Expected(2), Expected(2, "h100"), Expected(2, watts=700)])
 def test_as_expected(expected: Expected) -> None:
     assert judge(seen(*TWO), expected) == Verdict(2, (), ())
 
@@ -167,6 +167,11 @@ def test_broken(state: Seen, expected: Expected, words: str) -> None:
         (seen(gpu(0, pcie_width=8, pcie_width_max=16)), Expected(1), "GPU 0 (0000:00:00.0): PCIe has 8 of 16 lanes"),
         (seen(gpu(0, remapped_pending=1)), Expected(), "GPU 0 (0000:00:00.0): a bad row of memory is remapped at"),
         (seen(gpu(0)), Expected(1, "A100"), "GPU 0 (0000:00:00.0) is NVIDIA H100, expected is A100"),
+        (
+            seen(gpu(0) | {"power_limit": 700.0}),
+            Expected(1, watts=500),
+            "GPU 0 (0000:00:00.0) may draw 700 W, and gpus.power_cap is 500 W: systemctl restart gpuadmin-gpu-power",
+        ),
         (seen(*TWO, xids=xid(79)), Expected(2), "GPU 1 (0000:01:00.0): Xid 79 (has fallen off the bus)"),
         (seen(gpu(0), devices=[device(0), device(5, None)]), Expected(), "0000:05:00.0 is on the bus, and the driver"),
         (Seen([device(0, None)], NONE), Expected(), "GPUs without a driver that answers (the inventory says nothing"),

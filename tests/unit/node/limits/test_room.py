@@ -171,7 +171,29 @@ def test_whoever_takes_the_name_of_root_s_subvolume_is_told(disk: Disk) -> None:
     assert (kept.done, kept.problems) == (said, [])
     facts = mine.stat()
     assert (facts.st_uid, facts.st_mode & 0o777) == (0, 0o700)
+    assert facts.st_dev == disk.local.stat().st_dev, "over NFS the root of a subvolume would be a loop"
     assert disk.keep(check=True).done == []
+
+
+def test_where_limits_are_changed_moves_from_where_a_release_before_had_it(disk: Disk) -> None:
+    before = disk.local / qgroups.DESK
+    run("btrfs", "subvolume", "create", before)
+    assert qgroups.desk(str(disk.local)) == str(before)
+    assert disk.keep().problems == []
+    assert qgroups.desk(str(disk.local)) == f"{before}/desk"
+    assert disk.keep(check=True).done == []
+
+
+def test_a_full_disk_keeps_what_a_release_before_had(disk: Disk) -> None:
+    before = disk.local / qgroups.DESK
+    disk.keep()
+    qgroups.unmake_desk(str(disk.local))
+    run("btrfs", "subvolume", "create", before)
+    disk.fill()
+    kept = disk.keep()
+    assert f"{before}/desk cannot be made before somebody deletes something" in str(kept.problems)
+    assert qgroups.desk(str(disk.local)) == str(before)
+    assert sorted(one.name for one in disk.local.iterdir() if one.name.startswith(".")) == [".docker", qgroups.DESK]
 
 
 def test_a_subvolume_of_root_s_does_not_count(disk: Disk) -> None:

@@ -14,6 +14,10 @@ HOME = {
     "path": "/home/minji", "used": 412 * 10**9, "whole": True, "free": 3 * 10**12, "bytes": 8 * 10**12,
     "amount": {"bytes": 412 * 10**9, "most": 500 * 10**9, "held": True, "when": 0.0, "partial": False},
 }  # fmt: skip
+SCRATCH = {
+    "path": "/local/minji", "free": 10**12, "bytes": 2 * 10**12,
+    "amount": {"bytes": 199 * 10**9, "most": 200 * 10**9, "held": True, "when": None, "partial": False},
+}  # fmt: skip
 
 
 def on(root: Path, **files: str) -> Subject:
@@ -28,7 +32,7 @@ def on(root: Path, **files: str) -> Subject:
 
 
 def shown(subject: Subject, language: str = "en") -> list[str]:
-    found = {"home": HOME, "docker": None, "slice": limits.look_at_slice(subject, 0.01)}
+    found = {"home": HOME, "docker": None, "scratch": SCRATCH, "slice": limits.look_at_slice(subject, 0.01)}
     return list(limits.lines(subject, found, "gpu1", language))
 
 
@@ -43,10 +47,12 @@ def test_limits_of_ones_own(tmp_path: Path) -> None:
         "  memory (GiB): 40.0 of 96",
         "  processes: 212 of 123456",
         "  home: /home/minji: 412.0 GB of 500.0 GB (82%); 3.0 TB of 8.0 TB left for everybody",
+        "  scratch: /local/minji: 199.0 GB of 200.0 GB (99%); 1.0 TB of 2.0 TB left for everybody",
     ]
     (tmp_path / "2").mkdir()
     korean = shown(on(tmp_path / "2", **counts), "ko")
     assert korean[1:4] == ["  CPU(개): 16 중 0.0", "  메모리(GiB): 96 중 40.0", "  프로세스(개): 123456 중 212"]
+    assert korean[5] == "  임시 공간: /local/minji: 한도 200.0 GB 중 199.0 GB 사용(99%), 2.0 TB 중 1.0 TB 남음"
 
 
 def test_without_a_limit_it_is_the_nodes(tmp_path: Path) -> None:
@@ -65,7 +71,7 @@ def test_what_this_kernel_does_not_count(tmp_path: Path) -> None:
         "  processors: not known of not known", "  memory (GiB): not known of not known",
         "  processes: not known of not known",
     ]  # fmt: skip
-    away = {"home": "there was no answer in 5 s", "docker": None, "slice": "it took too long"}
+    away = {"home": "there was no answer in 5 s", "docker": None, "scratch": None, "slice": "it took too long"}
     found = list(limits.lines(on(tmp_path / "b"), away, "gpu1", "en"))
     assert found[1:] == [*lines[1:4], "  home: not known (there was no answer in 5 s)"]
 

@@ -1,6 +1,5 @@
 """A node for one person from a time on, as the site allows it; nobody keeps others from the queue by it."""
 
-import json
 import os
 import pwd
 import time
@@ -12,20 +11,13 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import booking, extend_service, gpu
 
 from gpuadmin.common.records.queue import Bookable, Policy
-from tests.support.fake_slurm import row, slurm
+from tests.support.fake_slurm import NO_RESERVATIONS, reservation, row, slurm
 
 HOUR, DAY = 3600, 86400
 NOW = 1_900_000_000
 ME = pwd.getpwuid(os.getuid()).pw_name
 POLICY = Policy("free", {"people": 24}, {"people": Bookable(gpus=4, hours=8, days=7, standing=2)}, booked=50)
 NODES = (("gpu1", "gpu:h100:4(S:0-1)"), ("gpu2", "gpu:4"), ("gpu3", "gpu:a100:2,gpu:h100:2"), ("gpu4", "gpu:8"))
-
-
-def reservation(name: str, users: str, nodes: str, begin: int, hours: int = 1) -> dict[str, Any]:
-    return {
-        "name": name, "users": users, "node_list": nodes,
-        "start_time": {"set": True, "number": begin}, "end_time": {"set": True, "number": begin + hours * HOUR},
-    }  # fmt: skip
 
 
 class Controller:
@@ -38,8 +30,8 @@ class Controller:
         self.jobs()
         self.answers("true")
 
-    def reserved(self, *found: dict[str, Any]) -> None:
-        (self.place / "reserved").write_text(json.dumps({"reservations": found}))
+    def reserved(self, *found: str) -> None:
+        (self.place / "reserved").write_text("".join(found) or NO_RESERVATIONS)
 
     def jobs(self, *rows: str) -> None:
         (self.place / "jobs").write_text("".join(f"{one}\n" for one in rows))
@@ -49,7 +41,7 @@ class Controller:
         done = self.place / "done"
         done.write_text("")
         script = (
-            f'case "$*" in ping) echo "at nas1 is UP";; "--json show reservation") cat {self.place}/reserved;; '
+            f'case "$*" in ping) echo "at nas1 is UP";; "--oneliner show reservation") cat {self.place}/reserved;; '
             f'*assoc_mgr*) printf "%s\\n" "{account}";; create*) echo "$*" >> {done}; {create};; '
             f'*) echo "$*" >> {done};; esac'
         )  # fmt: skip
@@ -123,7 +115,7 @@ def test_a_node_is_booked_for_that_person_alone(controller: Controller) -> None:
         ),
     ],
 )
-def test_what_is_refused(controller: Controller, request_: str, there: list[Any], why: str) -> None:
+def test_what_is_refused(controller: Controller, request_: str, there: list[str], why: str) -> None:
     controller.reserved(*(reservation(*one) for one in there))
     assert answer(request_) == (1, why)
     assert controller.done() == []
@@ -166,7 +158,7 @@ def test_the_next_node_where_one_is_taken(controller: Controller) -> None:
 def test_bookings_that_are_made_at_once(controller: Controller) -> None:
     at = NOW + DAY
     others = [reservation("gpu-book-a-1", "a", "gpu2", at), reservation("gpu-book-b-1", "b", "gpu3", at)]
-    made = json.dumps({"reservations": [*others, reservation(f"gpu-book-{ME}-1", ME, "gpu1", at)]})
+    made = "".join([*others, reservation(f"gpu-book-{ME}-1", ME, "gpu1", at)])
     (controller.place / "after").write_text(made)
     controller.answers(f"cp {controller.place}/after {controller.place}/reserved")
     assert answer(f"book 1 1 {at}") == (1, "full 50")
@@ -190,7 +182,13 @@ def test_giving_a_booking_back(controller: Controller) -> None:
 
 @pytest.mark.holds("a reservation that is not understood is not left out")
 @pytest.mark.parametrize(
-    "said", ["", "{}", '{"reservations": [{}]}', '{"reservations": [{"name": 1, "node_list": 2}]}']
+    "said",
+    [
+        "",
+        "{}",
+        "ReservationName=a StartTime=1 EndTime=2026-11-29T12:00:00 Nodes=gpu1 Users=(null)\n",
+        f"{reservation('a', '', 'gpu1', 5)}and more\n",
+    ],
 )
 def test_reservations_that_are_not_understood(controller: Controller, said: str) -> None:
     (controller.place / "reserved").write_text(said)
@@ -227,12 +225,12 @@ def test_get_uses_what_was_booked(controller: Controller, capsys: pytest.Capture
             "".join(f"{node:<64}\x1f{gres:<256}\x1f\n" for node, gres in (*NODES, ("gpu5", "gpu:a100:2")))
         )
         assert "--reservation" not in given(*arguments)
-    controller.jobs(row("4", ME, "RUNNING", end=now, nodes="gpu1", tres="gres/gpu=3", booking=mine["name"]))
+    controller.jobs(row("4", ME, "RUNNING", end=now, nodes="gpu1", tres="gres/gpu=3", booking=f"gpu-book-{ME}-1"))
     assert "--reservation" in given("1")
     assert "--reservation" not in given("2"), "the others are in use"
-    controller.reserved(reservation(mine["name"], ME, "gpu1", now + 60))
+    controller.reserved(reservation(f"gpu-book-{ME}-1", ME, "gpu1", now + 60))
     assert "--reservation" not in given(), "it has not begun"
-    controller.reserved(reservation(mine["name"], ME, "gpu1", now - HOUR + 60))
+    controller.reserved(reservation(f"gpu-book-{ME}-1", ME, "gpu1", now - HOUR + 60))
     assert "--reservation" not in given(), "it is as good as over"
 
 

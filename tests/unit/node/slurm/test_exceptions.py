@@ -73,7 +73,7 @@ def test_slurm_is_told_who_has_made_it_and_why(bin: Path) -> None:
     assert "--hold --uid=20000 --gid=20000" in submit
     assert "--nodelist=gpu1 --time=1 " in submit, "no limit of the person's is to keep it out"
     assert first == f"scontrol update JobId=9 QOS=exception AdminComment={json.dumps(SAID)}"
-    assert second == "scontrol update JobId=9 TimeLimit=120 TresPerNode=gres/gpu:2 Requeue=0"
+    assert second == "scontrol update JobId=9 TimeLimit=120 TresPerNode=gres:gpu:2 Requeue=0"
     assert release == "scontrol release 9"
 
 

@@ -18,19 +18,19 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import extend_
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import read_policy
 
 from gpuadmin.common.records.queue import Bookable, Policy
-from tests.support.fake_slurm import row, slurm
+from tests.support.fake_slurm import NO_RESERVATIONS, reservation, row, slurm
 
 HOUR = 3600
 START = 1_900_000_000
 ME = pwd.getpwuid(os.getuid()).pw_name
 POLICY = Policy("free", {"people": 4})
-NONE = "echo '{\"reservations\": []}'"
+NONE = f"echo '{NO_RESERVATIONS}'"
 
 
 def reserved(users: str, nodes: str, until: int = START + 18000) -> str:
     at = {"number": START + 9000}
-    one = {"name": "a", "node_list": nodes, "users": users, "start_time": at, "end_time": {"number": until}}
-    return f"echo '{json.dumps({'reservations': [one]})}'"
+    at = START + 9000
+    return f"echo '{reservation('x', users, nodes, at).replace(f'EndTime={at + 3600}', f'EndTime={until}')}'"
 
 
 @pytest.fixture

@@ -171,6 +171,22 @@ def test_of_two_runs_on_a_node_each_sees_its_own(tmp_path: Path, gpus: list[str]
     assert gpu_run.read_gpus(str(tmp_path / "none")) == []
 
 
+@pytest.mark.parametrize(
+    ("says", "devices"),
+    [
+        ("Docker version 24.0.7, build 24.0.7-0ubuntu2", "--runtime=nvidia --env=NVIDIA_VISIBLE_DEVICES={0}1,{0}2"),
+        ("Docker version 25.0.0, build x", "--device={0}1 --device={0}2"),
+        ("something else", "--device={0}1 --device={0}2"),
+    ],
+)
+def test_a_docker_that_knows_no_names_of_devices(tmp_path: Path, says: str, devices: str) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\necho '{says}'\n")
+    docker.chmod(0o755)
+    found = gpu_run.with_devices([str(docker), "run", "x"], ["GPU-1", "GPU-2"])
+    assert " ".join(found[2:-1]) == devices.format("nvidia.com/gpu=GPU-")
+
+
 def test_tmp_is_everybodys(bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     start(bin, HERE)
     monkeypatch.setattr(gpu_run, "secrets", SimpleNamespace(token_hex=lambda _: bin.name))

@@ -140,6 +140,17 @@ def test_what_is_not_given_stays(tmp_path: Path) -> None:
     assert "Type=7g.80gb" in (tmp_path / "etc/gres.conf").read_text(), "it is remembered"
 
 
+def test_a_slurm_that_brings_no_included_file_to_nodes(tmp_path: Path) -> None:
+    """21.08: slurm.conf has nodes.conf itself, also where only what is said of nodes is written."""
+    (tmp_path / "etc").mkdir()
+    given = replace(document(tmp_path, {"gpu1": HAS}), slurm_conf="A=1\nInclude nodes.conf\n", lacks=["include"])
+    operations.write_nodes(given, False, state=str(tmp_path))
+    operations.write_nodes(replace(given, hardware={"gpu2": HAS}, slurm_conf=""), False, state=str(tmp_path))
+    conf = (tmp_path / "etc/nodes.conf").read_text()
+    assert "NodeName=gpu2" in conf
+    assert (tmp_path / "etc/slurm.conf").read_text() == f"A=1\n# Include nodes.conf\n{conf}"
+
+
 def test_a_check_writes_nothing(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     answer = operations.write_nodes(document(tmp_path, {"gpu1": HAS}), True, state=str(tmp_path))

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import web_reach
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import queueing
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import (
     gpu,
-    gpu_jupyter,
     notebook,
     notebook_front,
     queue,
@@ -39,8 +39,8 @@ def bin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, document in (("SETTINGS", SITE), ("WAY", WAY)):
         (tmp_path / name).write_text(json.dumps(document))
     monkeypatch.setattr(notebook.load_settings, "__defaults__", (str(tmp_path / "SETTINGS"),))
-    monkeypatch.setattr(gpu_jupyter.show, "__defaults__", (gpu_jupyter.LINKS, str(tmp_path / "WAY")))
-    monkeypatch.setattr(gpu_jupyter.peercred_service, "ask", lambda path, seconds: (0, LINK))
+    monkeypatch.setattr(web_reach.main, "__defaults__", (str(tmp_path / "WAY"), str(tmp_path)))
+    monkeypatch.setattr(web_reach.peercred_service, "ask", lambda path, seconds: (0, LINK))
     monkeypatch.setenv("LANG", "en_US.UTF-8")
     for name in ("LC_ALL", "LC_MESSAGES", "VIRTUAL_ENV", "CONDA_PREFIX"):
         monkeypatch.delenv(name, raising=False)
@@ -103,9 +103,11 @@ def test_a_cluster_without_notebooks(bin: Path, capsys: pytest.CaptureFixture[st
 def test_no_link_now(bin: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     has(bin, running())
     for answer in (None, (1, "locked")):
-        monkeypatch.setattr(gpu_jupyter.peercred_service, "ask", lambda path, seconds, answer=answer: answer)
+        monkeypatch.setattr(web_reach.peercred_service, "ask", lambda path, seconds, answer=answer: answer)
         assert gpu.main(["jupyter"], sleep=lambda _: None) == 1
-        assert "gpuadmin-me web" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "has no link now" in said
+        assert ("account is locked" if answer else "does not answer") in said
 
 
 def test_an_environment_of_ones_own(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.operations imp
 
 from gpuadmin.common.records.queue import Group
 from gpuadmin.common.waiting import PASSING
-from tests.support.fake_slurm import row, slurm
+from tests.support.fake_slurm import reservation, row, slurm
 
 DOCUMENT = operations.SlurmAccounts(
     users=json.dumps([{"name": "minji"}, {"name": "jiho", "locked": True, "uid": 20001}]),
@@ -90,12 +90,10 @@ def test_a_job_that_runs_keeps_its_group_for_a_while(accounting: Path, monkeypat
 def test_only_what_has_not_begun_is_taken_from_who_is_locked(accounting: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What has begun is used by jobs, which end meanwhile; and where slurmctld does not say, people are locked."""
     (accounting / "registered").touch()
-    ends = {"end_time": {"number": 4_000_000_000}, "node_list": "gpu1", "users": "jiho"}
     found = [
-        {"name": f"gpu-book-jiho-{number}", "start_time": {"number": begin}, **ends}
-        for number, begin in ((1, 1), (2, 3_000_000_000))
+        reservation(f"gpu-book-jiho-{number}", "jiho", "gpu1", begin) for number, begin in ((1, 1), (2, 3_000_000_000))
     ]
-    (accounting / "reserved").write_text(json.dumps({"reservations": found}))
+    (accounting / "reserved").write_text("".join(found))
     answers = f'ping) echo "at nas is UP";; *reservation) cat {accounting}/reserved'
     slurm(accounting, monkeypatch, scontrol=f'case "$*" in {answers};; *) echo "$*" >>{accounting}/called;; esac')
     operations.converge_slurm_accounts(DOCUMENT, False)
@@ -122,18 +120,17 @@ def test_where_slurm_is_not_set_up_yet(tmp_path: Path, monkeypatch: pytest.Monke
     assert "add user minji" in str(operations.converge_slurm_accounts(DOCUMENT, True).result())
 
 
-@pytest.mark.holds("a node's slurmd is not newer than Slurm's controller")
-def test_only_a_newer_slurmd_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "version", lambda daemon: {"slurmctld": [24, 5]}[daemon])
-    for fine in (None, [24, 5], [23, 11]):
-        assert operations.check_order(operations.SlurmOrder(fine), True).result()["changed"] is False
-    with pytest.raises(NodeError, match=r"slurmd is of Slurm 25\.11, and the queue's controller of 24\.05: upgrade"):
-        operations.check_order(operations.SlurmOrder([25, 11]), True)
-
-
-def test_where_there_is_no_controller_yet_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "version", lambda daemon: None)
-    operations.check_order(operations.SlurmOrder([25, 11]), False)
+@pytest.mark.parametrize(("installed", "offered"), [([24, 5], "bookworm"), (None, "noble"), (None, "")])
+def test_a_slurmd_that_the_controller_does_not_understand(
+    installed: list[int] | None, offered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is installed counts, and before that what the host's distribution has."""
+    monkeypatch.setattr(queue, "version", lambda daemon: {"slurmctld": installed}[daemon])
+    monkeypatch.setattr(operations, "os_release", lambda: {"VERSION_CODENAME": offered})
+    assert operations.check_order(operations.SlurmOrder("23.11"), True).result()["changed"] is False
+    for odd, words in (("26.05", "upgrade slurmdbd and"), ("21.08", "does not understand it")):
+        with pytest.raises(NodeError, match=words):
+            operations.check_order(operations.SlurmOrder(odd), True)
 
 
 MARK = "gpuadmin reboot:"

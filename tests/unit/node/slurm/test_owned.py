@@ -22,7 +22,7 @@ def lines(*owns: Owns, notice: int = 5, preempted: str = "requeue") -> list[str]
     ]
 
 
-HEAD = ["PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", "PreemptParameters=send_user_signal"]
+HEAD = ["PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE"]
 CASES = {
     "nobody": ([], ["gpu Nodes=gpu1,gpu2,gpu3,gpu4 Default=YES"]),
     "one": (

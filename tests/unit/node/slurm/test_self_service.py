@@ -10,7 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import followed, health, peercred_service
+from ansible_collections.gpuadmin.node.plugins.module_utils import (
+    followed,
+    health,
+    peercred_service,
+    web_links,
+)
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import (
     DesiredState,
     Record,
@@ -39,6 +44,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
     found = gated_host(tmp_path, monkeypatch)
     people(tmp_path)
     found.places = replace(found.places, proc="/proc")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/shadow").write_text("".join(f"{name}:*:1:0:99999:7:::\n" for name in ("minji", "jiho")))
+    monkeypatch.setattr(web_links, "name_of", {MINJI: "minji", JIHO: "jiho"}.get)
     monkeypatch.setattr(self_service, "holders", lambda *_: {})
     return found
 
@@ -115,9 +123,7 @@ def test_what_is_refused(host: GatedHost, request_: str, word: str) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.holds(
-    "GPUs are people's of the site", "who is locked takes no GPU", "whose account has expired takes no GPU"
-)
+@pytest.mark.holds("GPUs are people's of the site, whose accounts are not over")
 def test_who_gets_none(host: GatedHost, tmp_path: Path) -> None:
     people(tmp_path, "minji")
     for uid in (MINJI, 0, 33, 20009, 20555, 2**31):  # locked; root; a daemon; without an account here; nobody
@@ -132,7 +138,7 @@ def test_who_gets_none(host: GatedHost, tmp_path: Path) -> None:
 @pytest.mark.root
 def test_an_account_of_a_directory(host: GatedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     people(tmp_path, source="directory")
-    monkeypatch.setattr(self_service, "name_of", {MINJI: "minji"}.get)
+    monkeypatch.setattr(web_links, "member_name", lambda uid, _group: {MINJI: "minji"}.get(uid))
     assert ask(host, MINJI, "take 1 1 run")[0] == 0
     assert ask(host, JIHO, "take 1 1 run") == (1, ["unknown"])
 
@@ -152,10 +158,9 @@ def test_a_gpu_that_is_not_free(host: GatedHost, tmp_path: Path, monkeypatch: py
         ["0", "granted", "jiho"], ["1", "held", "haneul"],
     ]  # fmt: skip
     monkeypatch.setattr(self_service, "holders", lambda *_: {})
-    monkeypatch.setattr(self_service.mig, "waiting", lambda run: Waiting(["1"], 0))
-    assert ask(host, MINJI, "take 1 1 run") == (1, ["none-free", "0", "1", "0", "0"]), "it waits to be divided"
-    monkeypatch.undo()
-    monkeypatch.setattr(self_service, "holders", lambda *_: {})
+    with monkeypatch.context() as divided:
+        divided.setattr(self_service.mig, "waiting", lambda run: Waiting(["1"], 0))
+        assert ask(host, MINJI, "take 1 1 run") == (1, ["none-free", "0", "1", "0", "0"]), "it waits to be divided"
     # a real driver: GPU-1 is lost
     settings = Path(host.places.settings)
     before = settings.read_text()
@@ -203,7 +208,7 @@ def test_a_grant_ends_with_its_process(host: GatedHost, monkeypatch: pytest.Monk
     assert len(host.go(time.time()).grants) == 2
     monkeypatch.setattr(grants, "start_time", lambda pid, proc: (real(pid, proc) or 0) + 1)
     assert [one.user for one in host.go(time.time()).grants] == ["jiho"], "its number is another's"
-    monkeypatch.undo()
+    monkeypatch.setattr(grants, "start_time", real)
     process.communicate(b"\n")
     assert ask(host, MINJI, "take 1 1 run", pid=process.pid) == (1, ["failed"]), "it has ended"
 

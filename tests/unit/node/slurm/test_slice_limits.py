@@ -20,6 +20,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.limits.bounds import
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import slice_limits
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.slice_limits import Share, parse_node_share
 
+from tests.support.fake_slurm import slurm
+
 GIB = 1 << 30
 MACHINE = Machine(memory=64 * GIB, swap=0, tasks=1000, processors=16)
 FORGED = "x Nodes=node1 CPU_IDs=0-7 Mem=64000 GRES=gpu:1(IDX:1)"  # a name that anybody may give to a job
@@ -75,6 +77,39 @@ def test_what_slurm_does_not_say_raises_nothing(status: int) -> None:
         return subprocess.CompletedProcess(words, status, SAID, "")
 
     assert slice_limits.ask("12", "node1", command) == Share()
+
+
+@pytest.mark.holds("of a job on several nodes nobody says how much this one has")
+@pytest.mark.parametrize(
+    ("nodes", "tres", "qos", "comment", "share"),
+    [
+        ("node1", "cpu=3,mem=2G,node=1,gres/gpu=1", "people", "", Share(2 * GIB, 3, (), True, until=5000)),
+        ("node1", "cpu=3,mem=1536M,node=1", "people", '{"who": "x"}', Share(1536 << 20, 3, until=5000)),
+        ("node[1-2]", "cpu=6,mem=4G,node=2,gres/gpu=2", "people", "", Share(0, 0, (), True, until=5000)),
+        ("node2", "cpu=3,mem=2G,node=1", "people", "", Share(until=5000)),
+        (
+            "node1",
+            "cpu=1",
+            "exception",
+            '{"who": "ada", "reason": "paper"}',
+            Share(0, 1, (), False, "ada", "paper", 5000),
+        ),
+    ],
+)
+def test_a_scontrol_that_knows_no_json(
+    nodes: str, tres: str, qos: str, comment: str, share: Share, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Before Slurm 23.02. What cannot be asked then raises nothing."""
+    old = "scontrol: unrecognized option '--json'"
+    row = "\x1f".join(f"{one:<64}" for one in (nodes, "5000", tres, qos, comment, ""))
+    (tmp_path / "row").write_text(f"{row}\n")
+
+    def command(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(words, 1, "", old)
+
+    assert slice_limits.ask("12", "node1", command) == Share()
+    slurm(tmp_path, monkeypatch, squeue=f"cat {tmp_path}/row")
+    assert slice_limits.ask("12", "node1", command) == share
 
 
 @pytest.mark.holds("jobs take nothing of what the node keeps for itself")

@@ -22,6 +22,7 @@ TAKEOVER = "gpuadmin.takeover.node"
 ROOMS = {
     ".accounts": ("accounts", "admin_account", "admins", "docker_restart"),
     ".backups": ("backup", "restore_home"),
+    ".bmcs": ("bmcs",),
     ".diagnosis": ("diagnosis",),
     ".disk": ("disk_amounts", "disk_usage"),
     ".gpus": ("burn_in", "gpu_driver", "gpu_gate", "gpu_grants", "gpus"),

@@ -17,8 +17,9 @@ from .run import run
 GROUP = "1/6174"
 #: Of the groups that have one person's subvolumes: the level. Below it is the id of the subvolume that they began as.
 OWN_LEVEL = 6174
-#: Root's empty subvolume in each that people fill, and in no group. To change a group, or a limit, the kernel takes
-#: room in the subvolume where it is asked to (seen with 6.18): below a limit that is used up it changes neither.
+#: In each subvolume that people fill: root's empty subvolume, in no group. To change a group, or a limit, the kernel
+#: takes room in the subvolume where it is asked to (seen with 6.18): below a limit that is used up it changes neither.
+#: It is in a directory that root alone enters: over NFS `find` and `du` take a subvolume that they see for a loop.
 DESK = ".gpuadmin-limits"
 SYSFS = "/sys/fs/btrfs"
 _LIMITED = 1  # linux/btrfs.h: BTRFS_QGROUP_LIMIT_MAX_RFER
@@ -74,26 +75,56 @@ def group(uuid: str, name: str = GROUP) -> Group | None:
 
 def desk(path: str) -> str:
     """Where groups are changed of the file system that has the subvolume at ``path``: never below a limit."""
-    place = os.path.join(path, DESK)
-    there = (
-        btrfs.inspect(place) is not None
-        and os.lstat(place).st_uid == 0  # guard: what a person has put there is not root's
-    )
-    return place if there else path  # guard: groups are changed where no limit holds -> path
+    for place in _desks(path):
+        there = (
+            btrfs.inspect(place) is not None
+            # guard: what a person has put there is not root's
+            and all(os.lstat(one).st_uid == 0 for one in (os.path.join(path, DESK), place))
+        )
+        if there:
+            return place  # guard: groups are changed where no limit holds -> path
+    return path
+
+
+def _desks(path: str) -> tuple[str, str]:
+    """That place, and where a release before had it."""
+    return os.path.join(path, DESK, "desk"), os.path.join(path, DESK)
+
+
+def has_desk(path: str) -> bool:
+    return desk(path) == _desks(path)[0]
 
 
 def make_desk(path: str) -> None:
     """Make that place, unless it is there. Raises NodeError where it cannot be, and what helps."""
-    place = os.path.join(path, DESK)
-    if desk(path) == place:
+    (place, above), new = _desks(path), os.path.join(path, f"{DESK}.new")
+    if has_desk(path):
         return
+    old = desk(path) == above
+    if os.path.lexists(above) and not old:
+        raise NodeError(f"{above} is not root's subvolume: move it away")
     try:
-        btrfs.create(place)
-        os.chmod(place, 0o700)
-    except FileExistsError:
-        raise NodeError(f"{place} is not root's subvolume: move it away") from None
+        _remove_desk(new)
+        os.mkdir(new, 0o700)
+        btrfs.create(os.path.join(new, "desk"))
+        if old:
+            os.rmdir(above)
+        os.rename(new, above)
     except OSError as error:
+        _remove_desk(new)
         raise NodeError(f"{place} cannot be made before somebody deletes something: {in_words(error)}") from None
+
+
+def unmake_desk(path: str) -> None:
+    """Take that place away. Raises OSError."""
+    if desk(path) != path:
+        _remove_desk(_desks(path)[1])
+
+
+def _remove_desk(above: str) -> None:
+    for one in (os.path.join(above, "desk"), above):
+        if os.path.lexists(one):
+            os.rmdir(one)
 
 
 def members(path: str) -> set[int]:

@@ -26,7 +26,7 @@ from .textdb import number
 
 SETTINGS = os.path.join(STATE, "web-links.json")
 KEY = "dashboard/link.key"  # below the state directory; root's alone
-#: Words for which gpuadmin-me has the texts (me/web.py), in the language of whoever asks.
+#: Words for which gpuadmin-me has the texts (web_reach.py), in the language of whoever asks.
 FAILED, BUSY = "failed", "busy"
 
 

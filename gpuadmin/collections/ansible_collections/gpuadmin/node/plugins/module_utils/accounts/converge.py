@@ -198,7 +198,7 @@ def _write_state(host: Host, plan: Plan, settings: Settings, desired: DesiredSta
             except OSError as error:  # guard: a disk that people have filled keeps nobody from being locked
                 plan.failures.append(f"{settings.docker_data}/{name}: not made: {error.strerror}")
         sync_filesystem(parent)
-    make_scratch(plan, host.path)
+    make_scratch(plan, host.path, host.path(host.state))
 
 
 def _write_databases(host: Host, request: Request, desired: DesiredState, observed: Observed) -> None:

@@ -16,7 +16,7 @@ from ..documents import entries
 from ..errors import NodeError, in_words
 from ..gpus import gate, reconcile
 from ..gpus.grants import words
-from ..limits import applying, docker_amounts, room
+from ..limits import applying, place_amounts, room
 from ..operation import operation
 from ..paths import STATE
 from . import admins
@@ -91,11 +91,11 @@ def converge_accounts(document: AccountsOrder, check: bool, root: str = "/") -> 
             problems += applying.apply(applying.Places(state=document.state_directory)).problems
         except (NodeError, OSError) as error:  # guard: limits that fail do not deny what was done to accounts
             problems.append(f"the accounts are done, their limits are not: {in_words(error)}")
-        # and a place for Docker's data that is held to an amount
+        # and places of their own that are held to an amount
         try:
-            problems += docker_amounts.follow(room.Places(state=document.state_directory))
+            problems += place_amounts.follow(room.Places(state=document.state_directory))
         except (NodeError, OSError) as error:  # guard: amounts that fail do not deny what was done to accounts
-            problems.append(f"the accounts are done, amounts of Docker's data are not: {in_words(error)}")
+            problems.append(f"the accounts are done, amounts of the disks are not: {in_words(error)}")
     if ending:  # guard: who is locked or removed keeps no grant
         try:
             problems += reconcile.end_grants(ending, places)

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from gpuadmin.common.records.people import UserReport
 
 from ..fields import User, valid_name
-from ..files import make_directory, sync_filesystem
+from ..files import sync_filesystem
+from ..limits.amounts import SCRATCH, make_place
 from .desired import Settings
 from .observed import Observed
 from .plan import Plan, Request
@@ -80,12 +81,13 @@ def stage_scratch(user: User, settings: Settings, observed: Observed, plan: Plan
             plan.remarks.append(f"user {user.name}: {path} is a {found[0]} of uid {found[1]}, and stays as it is")
 
 
-def make_scratch(plan: Plan, place: Callable[[str], str]) -> None:
-    """Make what was planned. What cannot be made keeps nobody from an account, or from being locked."""
+def make_scratch(plan: Plan, place: Callable[[str], str], state: str) -> None:
+    """Make what was planned; `state`: of this node, which says who has an amount there. What cannot be made keeps
+    nobody from an account, or from being locked."""
     for directory, name, uid, gid in plan.scratch:
         try:
             os.makedirs(place(directory), mode=0o755, exist_ok=True)
-            make_directory(place(f"{directory}/{name}"), 0o700, uid, gid, sync=False)
+            make_place(place(f"{directory}/{name}"), name, uid, gid, state, SCRATCH)
         except OSError as error:  # guard: scratch that cannot be made keeps nobody from an account
             plan.problems.append(f"{directory}/{name}: not made: {error.strerror}")
     for directory in {directory for directory, *_ in plan.scratch}:

@@ -1,4 +1,4 @@
-"""Amounts of a person: how much of their home and of Docker's data they may have, and have. Nothing is counted here."""
+"""How much somebody may have, and has, of their home, Docker's data and scratch. Nothing is counted here."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from .subject import Subject
 
 
 def own(subject: Subject) -> dict[str, Any] | None:
-    """Amounts by place (home, docker): bytes, most, held, when, partial. None: none is known.
+    """Amounts by place (home, docker, scratch): bytes, most, held, when, partial. None: none is known.
 
     Root of a node may not read what the storage host says of a home, which says it itself. Raises NodeError.
     """
     name = str(subject.name)
     state = subject.path(subject.state)
     told = amounts.load(state)
-    found = {
-        amounts.HOME: amounts.of_home(subject.path(subject.homes), name),
-        amounts.DOCKER: None if told is None else amounts.of_docker(told, name, state),
-    }
+    found = {amounts.HOME: amounts.of_home(subject.path(subject.homes), name)}
+    if told is not None:
+        found |= {place: amounts.of_node(told, place, name, state) for place in (amounts.DOCKER, amounts.SCRATCH)}
     return {place: vars(used) for place, used in found.items() if used is not None} or None

@@ -18,9 +18,10 @@ from ..limits.amounts import (
     NEARLY,
     OF_DOCKER,
     OF_HOMES,
+    SCRATCH,
     Amounts,
     Used,
-    of_docker,
+    of_node,
     warning,
 )
 from ..mounts import read_mountinfo
@@ -53,15 +54,18 @@ def tell_homes(amounts: Amounts, found: People, state: str = STATE, mountinfo: s
     _converge(os.path.join(amounts.homes, OF_HOMES), {**numbers, **_warnings(HOME, used)})
 
 
-def tell_docker(amounts: Amounts | None, directory: str = OF_DOCKER, state: str = STATE) -> None:
-    """Write on a node what people read at log-in who have nearly all of what they may have of Docker's data."""
-    used: dict[str, Used] = {}
-    if amounts is not None and amounts.data is not None and os.path.isdir(amounts.data) and amounts.bounds(DOCKER):
-        for name in os.listdir(amounts.data):
-            found = of_docker(amounts, name, state) if valid_name(name) else None
-            if found is not None:
-                used[name] = found
-    _converge(directory, _warnings(DOCKER, used))
+def tell_node(amounts: Amounts | None, directory: str = OF_DOCKER, state: str = STATE) -> None:
+    """Write on a node what people read at log-in who have nearly all of what they may have of its disk."""
+    texts: dict[str, tuple[str, str]] = {}
+    for place in (DOCKER, SCRATCH) if amounts is not None else ():
+        assert amounts is not None
+        there = [one for one in amounts.directories(place) if amounts.bounds(place) and os.path.isdir(one)]
+        names = {name for one in there for name in os.listdir(one) if valid_name(name)}
+        found = {name: of_node(amounts, place, name, state) for name in names}
+        warnings = _warnings(place, {name: one for name, one in found.items() if one is not None})
+        for file, (name, text) in warnings.items():
+            texts[file] = (name, texts.get(file, ("", ""))[1] + text)
+    _converge(directory, texts)
 
 
 def over(used: Mapping[str, Used]) -> list[str]:

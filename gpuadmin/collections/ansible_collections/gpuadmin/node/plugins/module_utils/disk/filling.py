@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..files import make_directory
-from ..limits import amounts, docker_amounts, room
+from ..limits import amounts, place_amounts, room
 from ..metrics.exposition import Samples
 from ..metrics.running import RUN, write
 from ..unit_status import print_outcome
@@ -16,10 +16,10 @@ def main(places: room.Places | None = None, directory: str = f"{RUN}/room", warn
     """Exit 0; 1 where a limit is not in force."""
     where = places or room.Places()
     code = room.main(where)
-    held = docker_amounts.hold(where)
+    held = place_amounts.hold(where)
     homes = home_quotas.hold(where)
     code = print_outcome([*held.done, *homes.done], [*held.problems, *homes.problems]) or code
-    amount_notices.tell_docker(amounts.load(where.state), warnings, where.state)
+    amount_notices.tell_node(amounts.load(where.state), warnings, where.state)
     make_directory(directory, 0o755, sync=False)
     write(directory, TEXT, samples(places).render())
     return code

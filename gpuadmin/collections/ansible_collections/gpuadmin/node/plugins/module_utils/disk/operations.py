@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from gpuadmin.common.amounts import UNLIMITED
 from gpuadmin.common.records.homes import SharedDirectory
 
 from ..answer import Answer
 from ..errors import NodeError, in_words
-from ..limits import docker_amounts
+from ..limits import place_amounts
 from ..limits.amounts import OF_DOCKER, Amounts, OwnAmounts
 from ..limits.room import Places
 from ..operation import operation
@@ -41,11 +42,11 @@ def report_usage(document: UsageOrder, check: bool) -> Answer:
 
 @dataclass(frozen=True)
 class DiskAmounts:
-    """Give each person an amount of the homes' disk, and of a node's disk for Docker's data.
+    """Give each person an amount of the homes' disk, and of a node's disk for Docker's data and scratch.
 
-    The kernel holds to it: Docker's data on btrfs, in places that are subvolumes, and homes on ext4 or xfs with user
-    quotas. For everything else people are told what was measured. It looks every minute for who has come, with
-    ``keep-room``.
+    The kernel holds to it: Docker's data and scratch on btrfs, in places that are subvolumes, and homes on ext4 or xfs
+    with user quotas. For other homes and Docker's data people are told what was measured. It looks every minute for
+    who has come, with ``keep-room``.
     """
 
     #: What a home may have: a size of disks (``500G`` is 500 GB), or ``unlimited``.
@@ -60,6 +61,10 @@ class DiskAmounts:
     amounts_mountpoint: Optional[str] = None
     #: The directory of everybody's Docker data, on a node.
     amounts_data: Optional[str] = None
+    #: What somebody's scratch may have on this host.
+    scratch: str = UNLIMITED
+    #: The directories of scratch in which each person has one, on a node.
+    amounts_scratch: Sequence[str] = ()
     #: The account that no amount concerns.
     admin: Optional[str] = None
     #: What several people share, on the storage host.
@@ -71,9 +76,9 @@ def hold_amounts(document: DiskAmounts, check: bool, places: Places | None = Non
     where = places or Places()
     amounts = Amounts(
         document.home, document.docker, document.amounts_people, document.amounts_homes, document.amounts_mountpoint,
-        document.amounts_data, document.admin,
+        document.amounts_data, document.admin, document.scratch, document.amounts_scratch,
     )  # fmt: skip
-    held = docker_amounts.hold(where, amounts, check=check)
+    held = place_amounts.hold(where, amounts, check=check)
     homes = home_quotas.hold(where, amounts, check=check)
     for more in (homes, shared_amounts.hold(document.amounts_shared, check=check)):
         held.done += more.done
@@ -86,7 +91,7 @@ def hold_amounts(document: DiskAmounts, check: bool, places: Places | None = Non
     if not check:
         try:
             amount_notices.tell_homes(amounts, measured, where.state)
-            amount_notices.tell_docker(amounts, warnings, where.state)
+            amount_notices.tell_node(amounts, warnings, where.state)
         except (NodeError, OSError) as error:
             held.problems.append(f"people are not told what they have: {in_words(error)}")
     return Answer(held.done, {"problems": held.notes}, held.problems)

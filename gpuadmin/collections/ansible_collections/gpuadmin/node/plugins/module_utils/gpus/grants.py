@@ -235,7 +235,12 @@ STARTING = 120
 SOON = 150
 #: Where Slurm runs a job: root alone makes cgroups there.
 _CGROUP = re.compile(r"/system\.slice/[^/]*slurmstepd\.scope/job_([1-9][0-9]{0,9})(?:/|\Z)")
-_LISTED = re.compile(r"(?m)^\s*([1-9][0-9]{0,9})\b")
+#: What lists a node's jobs: a word of scontrol's, its most exit status, how its answer begins, and where a job's number
+#: is. Where there is no job they say so as an error (seen). Before Slurm 23.11 there is only the second.
+_LISTS = (
+    ("listjobs", 0, "JOBID|No slurmstepd", r"(?m)^\s*([1-9][0-9]{0,9})\b"),
+    ("listpids", 1, r"PID +JOBID|No job steps exist", r"(?m)^\s*-?[0-9]+\s+([1-9][0-9]{0,9})\b"),
+)
 _END = re.compile(r"[0-9]{1,12}")
 
 
@@ -264,14 +269,14 @@ def ended_jobs(found: Iterable[Grant], command: Runner, now: float) -> list[Gran
     asked = [one for one in found if one.source == SOURCE and now - one.begin > STARTING]
     if not asked:
         return []
-    done = _asked(command, ("scontrol", "listjobs"))
-    # where there is none it says so as an error, and succeeds (seen)
-    said = (done.stdout or done.stderr) if done is not None and done.returncode == 0 else ""
-    # guard: an answer that nobody understands ends no job's grant
-    if not re.match(r"JOBID|No slurmstepd", said):
-        return []
-    here = set(_LISTED.findall(said))
-    return [one for one in asked if one.id[len(SOURCE) + 1 :] not in here]
+    for word, status, understood, listed in _LISTS:
+        done = _asked(command, ("scontrol", word))
+        said = (done.stdout or done.stderr) if done is not None and done.returncode <= status else ""
+        # guard: an answer that nobody understands ends no job's grant
+        if re.match(understood, said):
+            here = set(re.findall(listed, said))
+            return [one for one in asked if one.id[len(SOURCE) + 1 :] not in here]
+    return []
 
 
 def prolonged(found: Iterable[Grant], command: Runner, now: float) -> list[Grant]:

@@ -118,10 +118,12 @@ def look(places: Places | None = None, *, seconds: float = SECONDS, kernels: boo
 
 @dataclass(frozen=True)
 class Expected:
-    """What the inventory says of a node. ``number``: None if it says nothing. ``model``: a part of the name."""
+    """What the inventory says of a node. ``number``: None if it says nothing. ``model``: a part of the name. ``watts``:
+    how much each may draw."""
 
     number: int | None = None
     model: str = ""
+    watts: int | None = None
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,9 @@ def _worse(seen: Seen, expected: Expected) -> Iterator[str]:
             yield f"{name}: a bad row of memory is remapped at its next reset: reboot when it is idle"
         if expected.model and expected.model.casefold() not in str(gpu.get("name")).casefold():
             yield f"{name} is {gpu.get('name')}, expected is {expected.model}"
+        if expected.watts and (gpu.get("power_limit") or 0) > expected.watts:
+            cap = f"gpus.power_cap is {expected.watts} W: systemctl restart gpuadmin-gpu-power"
+            yield f"{name} may draw {gpu['power_limit']:g} W, and {cap}"
     if seen.gpus and all(gpu["problem"] is None for gpu in seen.gpus):
         for address in _find_silent(seen):
             yield f"{address} is on the bus, and the driver does not have it: dmesg says why"

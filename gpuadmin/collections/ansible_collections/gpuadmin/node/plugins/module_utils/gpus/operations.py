@@ -351,6 +351,8 @@ class GpusOrder:
     expected: Optional[int] = None
     #: What the names of all of them should have in them.
     model: str = ""
+    #: How many watts each may draw; without it that is not judged.
+    watts: Optional[int] = None
     #: How long the driver may take to answer.
     seconds: int = 20
 
@@ -358,7 +360,7 @@ class GpusOrder:
 @operation("gpus", GpusOrder, looks=True)
 def judge_gpus(document: GpusOrder, check: bool) -> Answer:
     seen = look(seconds=document.seconds)
-    verdict = judge(seen, Expected(document.expected, document.model))
+    verdict = judge(seen, Expected(document.expected, document.model, document.watts))
     # what else keeps work away, as the node's own check of each minute has it
     closed = health.look_at_node(gate.Places(), own=True, seen=seen).words
     found = {**seen.to_report(), "answering": verdict.answering, "broken": verdict.broken, "worse": verdict.worse}

@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from gpuadmin.common.slurm_releases import find_release
+
 from .. import cgroups
 from ..errors import NodeError
 from ..gpus import device_files, gate, grants, kernels, mig, pci
@@ -84,8 +86,9 @@ def hardware() -> dict[str, object]:
             "parts": [asdict(one) for one in parts]}  # fmt: skip
 
 
-def queue(state: str = STATE) -> dict[str, object]:
-    """Whether gpuadmin has set Slurm up here, whose jobs run here (``people``), and which version its daemons are of.
+def queue(state: str = STATE, codename: str = "") -> dict[str, object]:
+    """Whether gpuadmin has set Slurm up here, whose jobs run here (``people``), and which version its daemons are of;
+    ``releases``: where one is not installed, what the distribution would bring.
     On the host of the controller also whose jobs run and wait (``jobs``; None: it does not say). ``controllers``: of
     cgroup v2. ``granted``: who has GPUs of an admin's grant."""
     found, _problems = grants.read(state)
@@ -99,7 +102,8 @@ def queue(state: str = STATE) -> dict[str, object]:
     has = here and daemons["slurmctld"] is not None
     waiting = slurm.owners() if has else []
     return {"here": here, "people": sorted(people), "granted": granted, "jobs": waiting,
-            "controllers": sorted(cgroups.controllers()), **daemons}  # fmt: skip
+            "controllers": sorted(cgroups.controllers()), **daemons,
+            "releases": {name: find_release(one, codename) for name, one in daemons.items()}}  # fmt: skip
 
 
 def facts(paths: Sequence[str]) -> dict[str, object]:
@@ -124,7 +128,7 @@ def facts(paths: Sequence[str]) -> dict[str, object]:
         "docker_members": docker_members(),
         "groups": groups(),
         "hardware": hardware(),
-        "queue": queue(),
+        "queue": queue(codename=release.get("VERSION_CODENAME", "")),
         "kernels": kernels.kernels(),
         "nvswitches": pci.switches(),
         "read_only_root": guard.inspect("/").managed,

@@ -316,7 +316,7 @@ def _bring(tree: Tree, reserve: str, kept: Kept, check: bool, patience: float) -
 
 def _make_desks(tree: Tree, kept: Kept, check: bool) -> None:
     for top in tree.tops.values():
-        if qgroups.desk(top) != top:
+        if qgroups.has_desk(top):
             continue
         if qgroups.group(tree.uuid) is not None:  # of a release that made none
             kept.done.append(f"{top}/{qgroups.DESK}: made, so that limits can be changed when people have filled it")
@@ -372,8 +372,7 @@ def _give_up(tree: Tree, rooms: Rooms, kept: Kept, check: bool) -> None:
         qgroups.disable(tree.desk)
     for top in tree.tops.values():
         try:
-            if qgroups.desk(top) != top:
-                os.rmdir(qgroups.desk(top))
+            qgroups.unmake_desk(top)
         except OSError as error:
             kept.notes.append(f"{top}/{qgroups.DESK} is left: {error.strerror}")
 

@@ -12,11 +12,12 @@ from typing import Any
 
 from gpuadmin.common.text import language as of_locale
 
+from .. import web_reach
 from ..bounded import read_small
 from ..diagnosis.subject import Subject
 from ..errors import NodeError, in_words
 from ..paths import STATE
-from . import check, cluster, disk, limits, overview, web
+from . import check, cluster, disk, limits, overview
 
 SETTINGS = os.path.join(STATE, "me.json")
 KEYS = ("homes", "docker", "servers", "gpus", "gpu_model", "nodes")  # roles/node_state/vars/main.yml
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
         print("root: gpuadmin diagnose and gpuadmin dashboard, on the controller", file=sys.stderr)
         return 2
     if asked == "web":
-        return web.main(language)
+        return web_reach.main(language)
     if asked in ("free", "top"):
         code, found_lines = cluster.run(asked, language)
         print("\n".join(found_lines), file=sys.stderr if code else sys.stdout)

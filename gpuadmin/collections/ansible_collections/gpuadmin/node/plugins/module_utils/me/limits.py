@@ -22,12 +22,14 @@ UNITS = {"processors": (1, 1), "memory": (1 << 30, 1), "tasks": (1, 0)}
 TEXTS: Mapping[str, Mapping[str, str]] = {
     "en": {
         "processors": "processors: {0} of {1}", "memory": "memory (GiB): {0} of {1}", "tasks": "processes: {0} of {1}",
-        "home": "home: {0}", "docker": "Docker: {0}", "unknown": "not known", "endless": "any number",
+        "home": "home: {0}", "docker": "Docker: {0}", "scratch": "scratch: {0}",
+        "unknown": "not known", "endless": "any number",
         "node": " (the whole node: you have no limit)",
     },
     "ko": {
         "processors": "CPU(개): {1} 중 {0}", "memory": "메모리(GiB): {1} 중 {0}", "tasks": "프로세스(개): {1} 중 {0}",
-        "home": "홈: {0}", "docker": "Docker: {0}", "unknown": "알 수 없음", "endless": "무제한",
+        "home": "홈: {0}", "docker": "Docker: {0}", "scratch": "임시 공간: {0}",
+        "unknown": "알 수 없음", "endless": "무제한",
         "node": "(노드 전체, 개인 한도 없음)",
     },
 }  # fmt: skip
@@ -35,7 +37,8 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
 
 def limits(subject: Subject, seconds: float = 1.0) -> dict[str, Any]:
     """The facts by part, or why it is not known."""
-    parts = {"home": overview.home, "docker": overview.docker, "slice": partial(look_at_slice, seconds=seconds)}
+    disks = {"home": overview.home, "docker": overview.docker, "scratch": overview.scratch}
+    parts = {**disks, "slice": partial(look_at_slice, seconds=seconds)}
     return overview.look_at_parts(subject, parts)
 
 
@@ -85,5 +88,6 @@ def lines(subject: Subject, found: Mapping[str, Any], host: str, language: str) 
             may = words["endless"] if whole is None else may + words["node"]
         yield "  " + words[part].format(has, may)
     yield "  " + words["home"].format(overview.describe_home(found["home"], korean))
-    if found["docker"] is not None:
-        yield "  " + words["docker"].format(overview.describe_docker(found["docker"], korean))
+    for part in ("docker", "scratch"):
+        if found[part] is not None:
+            yield "  " + words[part].format(overview.describe_docker(found[part], korean))

@@ -11,7 +11,7 @@ from datetime import date, datetime
 from functools import partial
 from typing import Any
 
-from gpuadmin.common.text import size_words
+from gpuadmin.common.text import listed, size_words
 
 from ..diagnosis import gpus, granted
 from ..diagnosis.subject import Subject
@@ -132,8 +132,21 @@ def docker(subject: Subject) -> dict[str, Any] | None:
         "path": os.path.join(subject.docker, str(subject.name)),
         "free": free,
         "bytes": whole,
-        "amount": None if told is None else _amount(amounts.of_docker(told, str(subject.name), state)),
+        "amount": None if told is None else _amount(amounts.of_node(told, amounts.DOCKER, str(subject.name), state)),
     }
+
+
+def scratch(subject: Subject) -> dict[str, Any] | None:
+    """The disk of somebody's scratch on this node; None: nothing there is held to an amount."""
+    state = subject.path(subject.state)
+    told = amounts.load(state)
+    used = None if told is None else amounts.of_node(told, amounts.SCRATCH, str(subject.name), state)
+    if told is None or used is None:
+        return None
+    directories = told.directories(amounts.SCRATCH)
+    whole, free = room.space(subject.path(directories[0]))
+    path = listed([os.path.join(one, str(subject.name)) for one in directories])
+    return {"path": path, "free": free, "bytes": whole, "amount": _amount(used)}
 
 
 def lines(

@@ -6,7 +6,6 @@ service of the node does it (extend_service.py), within the site's policy.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,10 @@ NAME = "gpu-book-{0}-{1}"
 HOUR, DAY = 3600, 86400
 #: Minutes after which a booking that nobody uses ends.
 UNUSED = 30
-RESERVATIONS = ("scontrol", "--json", "show", "reservation")
+#: In words, which all releases have: operators alone write what is in them.
+RESERVATIONS = ("scontrol", "--oneliner", "show", "reservation")
+_ONE = re.compile(r"ReservationName=(\S+) StartTime=(\d+) EndTime=(\d+) .*?\bNodes=(\S+) .*?\bUsers=(\S+)")
+_NONE = "No reservations in the system"
 
 
 @dataclass(frozen=True)
@@ -58,23 +60,19 @@ def reservations() -> list[Reservation]:
 
 
 def _read(text: str) -> list[Reservation] | None:
-    try:
-        return [
-            Reservation(
-                str(one["name"]),
-                _several(queue.names(one["node_list"])),
-                _several(one["users"]),
-                int(one["start_time"]["number"]),
-                int(one["end_time"]["number"]),
-            )
-            for one in json.loads(text)["reservations"]
-        ]
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return None
+    found = []
+    for line in [one for one in text.splitlines() if one.strip()]:
+        match = _ONE.match(line)
+        if match is None and line.strip() != _NONE:
+            return None
+        if match:
+            name, begin, end, nodes, users = match.groups()
+            found.append(Reservation(name, _several(queue.names(nodes)), _several(users), int(begin), int(end)))
+    return found if text.strip() else None
 
 
 def _several(text: str) -> list[str]:
-    return [one for one in text.split(",") if one]
+    return [] if text == "(null)" else text.split(",")
 
 
 def book(user: str, gpus: int, hours: int, begin: int, node: str, policy: Policy, now: float) -> str:

@@ -64,7 +64,8 @@ def changes(job: str, said: Mapping[str, str], gpus: int, seconds: float) -> lis
     return [
         (*update, f"QOS={EXCEPTION}", f"AdminComment={json.dumps(dict(said), ensure_ascii=True)}"),
         # where an older job_submit.lua is in force its person could change it until it had the QOS
-        (*update, f"TimeLimit={minutes}", f"TresPerNode=gres/gpu:{gpus}", "Requeue=0"),
+        # 21.08 knows "gres:" alone, and newer ones read it as "gres/" (seen: 22.05, 23.11)
+        (*update, f"TimeLimit={minutes}", f"TresPerNode=gres:gpu:{gpus}", "Requeue=0"),
         ("scontrol", "release", job),
     ]
 

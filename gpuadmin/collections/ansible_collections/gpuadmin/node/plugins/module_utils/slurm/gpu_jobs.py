@@ -21,7 +21,6 @@ _FIELDS = (
     "JobID", "JobIDRaw", "Submit", "Start", "End", "TimelimitRaw", "State", "ExitCode", "NodeList", "AllocTRES",
     "ReqTRES", "MaxRSS", "TotalCPU", "ElapsedRaw", "SystemComment", "JobName",
 )  # fmt: skip
-_AMOUNT = re.compile(r"(?:^|,)(cpu|mem|gres/gpu)=(\d+(?:\.\d+)?)([KMGT]?)(?=,|$)")
 #: How well a job used its GPUs, in its SystemComment, which root alone writes.
 _USE = "gpu={:.3f} memory={:.0f} size={:.0f}"
 _USED = re.compile(r"gpu=([01]\.\d{3}) memory=(\d{1,15}) size=(\d{1,15})\Z")
@@ -61,7 +60,7 @@ def parse_jobs(rows: Iterable[Mapping[str, str]]) -> list[dict[str, Any]]:
     for one in rows:
         job, _, step = one["JobIDRaw"].partition(".")
         if not step:
-            has = _amounts(one["AllocTRES"] or one["ReqTRES"])
+            has = queue.amounts(one["AllocTRES"] or one["ReqTRES"])
             limit, nodes = queue.number(one["TimelimitRaw"]), one["NodeList"].replace("None assigned", "")
             state, _, by = one["State"].partition(" by ")
             gpu_use, gpu_memory_used, gpu_memory = parse_use(one["SystemComment"]) or (None, None, None)
@@ -75,16 +74,11 @@ def parse_jobs(rows: Iterable[Mapping[str, str]]) -> list[dict[str, Any]]:
                 "cpus": has.get("cpu", 0), "cpu_seconds": None, "memory": has.get("mem", 0), "memory_used": None,
             }  # fmt: skip
         elif job in found and step != "extern" and not (step == "batch" and found[job]["name"] in BESIDE):
-            memory = _amounts(f"mem={one['MaxRSS']}").get("mem")
+            memory = queue.amounts(f"mem={one['MaxRSS']}").get("mem")
             used = {"cpu_seconds": _seconds(one["TotalCPU"]), "memory_used": memory}
             for name, most in used.items():
                 found[job][name] = max((x for x in (most, found[job][name]) if x is not None), default=None)
     return sorted(found.values(), key=lambda one: -(one["asked"] or 0))
-
-
-def _amounts(text: str) -> dict[str, float]:
-    """`cpu=4,gres/gpu=2,mem=8G`: what each is, memory in bytes."""
-    return {name: float(number) * 1024 ** " KMGT".index(unit or " ") for name, number, unit in _AMOUNT.findall(text)}
 
 
 def _seconds(text: str) -> float | None:
@@ -121,17 +115,10 @@ def describe_end(one: dict[str, Any], language: str) -> str:
     words, state = JOBS[language], one["state"]
     code, _, signal = one["exit"].partition(":")
     if state == "CANCELLED":
-        own = one["by"] in ("", name_of(os.getuid()))
-        kind = (
-            "never-began"
-            if own and one["start"] is None
-            else "given-back"
-            if own and one["name"] in BESIDE
-            else "cancelled-own"
-            if own
-            else "cancelled"
-        )
-        return words[kind].format(one["by"])
+        if one["by"] not in ("", name_of(os.getuid())):
+            return words["cancelled"].format(one["by"])
+        began = "given-back" if one["name"] in BESIDE else "cancelled-own"
+        return words["never-began" if one["start"] is None else began]
     if state == "FAILED" and signal not in ("", "0"):
         return words["signal"].format(signal)
     return words[state].format(code) if state in words else words["other"].format(queue.plain(state)[:40])

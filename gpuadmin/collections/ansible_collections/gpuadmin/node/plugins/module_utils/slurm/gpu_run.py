@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -25,6 +26,7 @@ from ..errors import NodeError
 from ..files import read_bytes
 from ..gpus.grants import OF_JOBS, SOURCE
 from ..paths import RUN
+from ..run import LateError, run_command
 from . import owned, queue, turn
 from .foreground import GRACE, interruptible, run_foreground
 from .gpu_words import Asked, had
@@ -153,8 +155,25 @@ def visible(gpus: Sequence[str]) -> dict[str, str]:
 
 
 def with_devices(command: Sequence[str], gpus: Sequence[str]) -> Sequence[str]:
-    """A `docker run` that names no device gets these GPUs, by the names that containers know them by (CDI)."""
+    """A `docker run` that names no device gets these GPUs, by the names of CDI; before Docker 25
+    by the runtime that dockerd-rootless knows there."""
     wanted = os.path.basename(command[0]) in ("docker", "podman") and command[1:2] == ["run"] and visible(gpus)
     if not wanted or any(one.startswith(("--device", "--gpus")) for one in command):
         return command
-    return [*command[:2], *(f"--device=nvidia.com/gpu={one}" for one in gpus), *command[2:]]
+    names = [f"nvidia.com/gpu={one}" for one in gpus]
+    if os.path.basename(command[0]) == "docker" and _knows_no_names(command[0]):
+        # the toolkit's own runtime takes the same names
+        devices = ["--runtime=nvidia", f"--env=NVIDIA_VISIBLE_DEVICES={','.join(names)}"]
+    else:
+        devices = [f"--device={one}" for one in names]
+    return [*command[:2], *devices, *command[2:]]
+
+
+def _knows_no_names(docker: str) -> bool:
+    """Whether it is a Docker before 25, which knows no devices by name."""
+    try:
+        done = run_command((docker, "--version"), seconds=queue.ALIVE)
+    except (LateError, OSError):
+        return False
+    match = re.search(r"version (\d+)\.", done.stdout)
+    return match is not None and int(match[1]) < 25

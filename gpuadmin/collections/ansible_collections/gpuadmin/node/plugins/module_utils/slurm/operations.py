@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -12,6 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
+from gpuadmin.common import slurm_releases
 from gpuadmin.common.records.files import File, FilesOrder
 from gpuadmin.common.records.queue import Group, Owns
 
@@ -25,6 +27,7 @@ from ..operation import operation
 from ..paths import STATE
 from ..root.operations import ensure_files
 from ..run import LateError, run, run_command
+from ..system import os_release
 from . import accounts, booking, draining, exceptions, nodes, notices, partitions, queue, queue_report
 from .accounts import ASK_PEOPLE, ASK_PROJECTS, ASK_QOS
 from .booking import Reservation
@@ -127,6 +130,10 @@ RECORD = "slurm-nodes.json"
 READ = 3.0  # seconds; it reads in a hundredth, and then asks the controller
 
 
+#: Where slurm.conf includes nodes.conf, or has it.
+_INCLUDED = re.compile(r"(?m)^(?:# )?Include nodes\.conf$")
+
+
 @dataclass(frozen=True)
 class DeclaredNode:
     name: str
@@ -158,6 +165,8 @@ class SlurmNodes:
     owned: Sequence[Owns] = ()
     notice: int = 5
     preempted: str = "requeue"
+    #: What the queue's oldest Slurm does not know (``slurm_releases.SINCE``).
+    lacks: Sequence[str] = ()
     #: The contents of slurm.conf and cgroup.conf; without them those that are there stay.
     slurm_conf: str = ""
     cgroup_conf: str = ""
@@ -200,6 +209,8 @@ def write_nodes(document: SlurmNodes, check: bool, state: str = STATE) -> Answer
         "nodes.conf": conf,
         "gres.conf": nodes.gres_conf(found),
     }
+    if "include" in document.lacks:
+        contents["slurm.conf"] = _INCLUDED.split(contents["slurm.conf"])[0] + f"# Include nodes.conf\n{conf}"
     read_by_slurm(contents)
     if record != before and not check:
         write_atomic(path, json.dumps(record, indent=1).encode(), mode=0o644)
@@ -237,25 +248,20 @@ def read_by_slurm(contents: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True)
 class SlurmOrder:
-    """Fail where a node's slurmd is of a newer release than Slurm's controller, which does not understand it.
+    """Fail where Slurm's controller does not understand a node's slurmd: it is newer, or too old.
 
-    Asked of the controller's host. Where it has none yet, nothing is said.
+    Asked of the controller's host. Where nothing is installed yet, what the distribution has counts.
     """
 
-    #: The release of the node's slurmd, such as [24, 11]. Null: it has none.
-    slurmd: Optional[Sequence[int]] = None
+    #: The release of the node's slurmd, such as 24.11.
+    slurmd: str
 
 
 @operation("slurm_order", SlurmOrder, looks=True)
 def check_order(document: SlurmOrder, check: bool) -> Answer:
-    mine = queue.version("slurmctld")
-    # guard: a node's slurmd is not newer than Slurm's controller
-    if mine is not None and document.slurmd is not None and list(document.slurmd) > mine:
-        node, here = (".".join(f"{part:02}" for part in one) for one in (document.slurmd, mine))
-        raise NodeError(
-            f"the node's slurmd is of Slurm {node}, and the queue's controller of {here}: upgrade slurmdbd and "
-            "slurmctld there first, in this order, or bring the node back to its image before"
-        )
+    mine = slurm_releases.find_release(queue.version("slurmctld"), os_release().get("VERSION_CODENAME", ""))
+    if words := slurm_releases.describe_misfit(mine, document.slurmd):
+        raise NodeError(words)
     return Answer()
 
 

@@ -47,8 +47,7 @@ def format_partitions(
     if not owners:
         return [line(ANY, free)]
     mode = "REQUEUE" if preempted == "requeue" else "CANCEL"
-    # who has asked for a signal before the end (--signal) gets it with the notice
-    lines = [f"PreemptType=preempt/partition_prio\nPreemptMode={mode}\nPreemptParameters=send_user_signal\n"]
+    lines = [f"PreemptType=preempt/partition_prio\nPreemptMode={mode}\n"]
     stays = "PreemptMode=OFF"  # guard: nobody is preempted where nobody comes first -> ""
     lines += [line(ANY, free, "PriorityTier=2", stays)] if free else []
     for group in dict.fromkeys(one.group for one in owners.values()):

@@ -105,7 +105,7 @@ def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
                 )
         # guard: a GPU that Slurm gives to the next job is no longer the last one's
         grants.delete([one.id for one in others], places.state, places.run)
-        until = max(job.until, int(now) + 1)
+        until = max(job.until, share.until, int(now) + 1)
         grants.write_until_boot(
             Grant(
                 job.grant, job.user, job.uid, names, int(now), until, share.who or "Slurm",

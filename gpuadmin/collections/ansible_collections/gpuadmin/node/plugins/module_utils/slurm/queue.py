@@ -37,7 +37,7 @@ IS_OPEN = f"scontrol update JobId=$SLURM_JOB_ID Comment={OPEN}"
 JOB_DOES = f"{IS_OPEN}; exec sleep infinity"
 TYPES = ("sinfo", "--noheader", "--Node", "--Format=NodeList:64\x1f,Gres:256\x1f,GresUsed:256\x1f")
 NODES = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%E")
-_GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)(?:,|$)")
+_AMOUNT = re.compile(r"(?:^|,)(cpu|mem|gres/gpu)=(\d+(?:\.\d+)?)([KMGT]?)(?=,|$)")
 
 
 def details(job: str) -> tuple[str, ...]:
@@ -141,8 +141,12 @@ def jobs(text: str) -> list[dict[str, Any]]:
 
 def gpus_in(tres: str) -> int:
     """How many GPUs a list of Slurm's has: of `cpu=4,gres/gpu=2` it is 2."""
-    found = _GPUS.search(tres)
-    return int(found[1]) if found else 0
+    return int(amounts(tres).get("gres/gpu", 0))
+
+
+def amounts(text: str) -> dict[str, float]:
+    """`cpu=4,gres/gpu=2,mem=8G`: what each is, memory in bytes."""
+    return {name: float(number) * 1024 ** " KMGT".index(unit or " ") for name, number, unit in _AMOUNT.findall(text)}
 
 
 def on(found: Sequence[Mapping[str, Any]], node: str) -> list[str]:

@@ -4,6 +4,7 @@ site's rule allows. The kernel says who that is, and which process of theirs; wh
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import sys
@@ -15,7 +16,8 @@ from functools import partial
 from gpuadmin.common.records.gpus import SelfService
 
 from .. import health, peercred_service
-from ..accounts.desired import load, subordinate
+from ..accounts.converge import Host
+from ..accounts.desired import subordinate
 from ..errors import NodeError
 from ..fields import FIRST_HUMAN_UID
 from ..files import flocked
@@ -24,7 +26,7 @@ from ..gpus.gate import Places
 from ..gpus.grants import Grant
 from ..logins import announcements
 from ..logins.occupants import holders
-from ..lookup import name_of
+from ..web_links import Refused, who
 from .gpu_here import read_rule
 from .policy import RefusedError
 
@@ -141,19 +143,12 @@ def _granted(places: Places) -> tuple[gate.Settings, list[Grant]]:
 
 def find_person(uid: int, places: Places) -> str:
     """Who asks, by name. Raises RefusedError for whoever has no account of the site's, or one that is over."""
-    desired = load(places.state)
-    record = next((one for one in desired.records.values() if one.user.uid == uid), None)
-    directory = desired.settings is not None and desired.settings.source == "directory"
-    name = record.user.name if record else name_of(uid) if directory else None
-    # guard: GPUs are people's of the site
-    if name is None or places.lookup(name) is None or desired.settings is None or uid not in desired.settings.people:
-        raise RefusedError("unknown")
-    if record is not None and record.user.locked:  # guard: who is locked takes no GPU
-        raise RefusedError("unknown")
-    ends = None if record is None else record.user.expires
-    if ends is not None and ends <= time.time() // 86400:  # guard: whose account has expired takes no GPU
-        raise RefusedError("unknown")
-    return name
+    host = Host(places.root, os.path.relpath(places.state, places.root))
+    try:
+        # guard: GPUs are people's of the site, whose accounts are not over -> name_of(uid) or ""
+        return who(uid, host, int(time.time() // 86400))
+    except Refused:
+        raise RefusedError("unknown") from None
 
 
 def answered(uid: int, line: str, rule: SelfService, places: Places) -> tuple[int, str]:

@@ -29,6 +29,7 @@ RECORD = "raised-limits.json"
 UNSURE = "?"
 _MOST = 10_000  # processors of a node
 _FREE = {"MemoryMax": "infinity", "CPUQuota": ""}
+_WORDS = {"NodeList": 1024, "EndTime": 24, "tres-alloc": 256, "QOS": 32, "admin_comment": 4096}
 _GPUS = re.compile(r"(?:^|,)gpu[^,(]*\(IDX:([0-9,-]+)\)")
 
 
@@ -43,6 +44,8 @@ class Share:
     some: bool = False
     who: str = ""
     reason: str = ""
+    #: Its end, where slurmd does not say it.
+    until: int = 0
 
 
 def parse_node_share(text: str, node: str) -> Share:
@@ -83,7 +86,23 @@ def ask(job: str, node: str, command: Runner) -> Share:
         done = command(("timeout", "5", *queue.details(job)))
     except (NodeError, OSError):
         return Share()
-    return parse_node_share(done.stdout, node) if done.returncode == 0 else Share()
+    if done.returncode == 0:
+        return parse_node_share(done.stdout, node)
+    return _ask_in_words(job, node) if "--json" in done.stderr else Share()
+
+
+def _ask_in_words(job: str, node: str) -> Share:
+    """The same before Slurm 23.02, whose scontrol knows no JSON: of a job on this node alone, and not which GPUs."""
+    try:
+        nodes, end, tres, qos, comment = queue.table(_WORDS, f"--jobs={job}")[0].split(queue.BETWEEN)[:5]
+    except (NodeError, ValueError):
+        return Share()
+    has = queue.amounts(tres.strip())
+    made = exceptions.parse_comment(comment.strip() if qos.strip() == EXCEPTION else "")
+    whole = nodes.strip() == node  # guard: of a job on several nodes nobody says how much this one has -> True
+    memory, processors = (int(has.get(name, 0)) if whole else 0 for name in ("mem", "cpu"))
+    until = queue.number(end.strip()) or 0
+    return Share(memory, processors, (), "gres/gpu" in has, made["who"], made["reason"], until)
 
 
 def bounds(base: Mapping[str, str], share: Share, machine: Machine) -> dict[str, str]:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import peercred_service
 from ansible_collections.gpuadmin.node.plugins.module_utils import web_links as links
+from ansible_collections.gpuadmin.node.plugins.module_utils import web_reach as web
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.me import web
-from ansible_collections.gpuadmin.node.plugins.module_utils.me.web import TEXTS, Reach, lines
+from ansible_collections.gpuadmin.node.plugins.module_utils.web_reach import TEXTS, Reach, lines
 
 LINK = "https://monitor.example:9443/enter?link=link~node1~minji~1~a~b"
 WAY = {"minutes": 60, "forward": "9443:10.0.0.5:9443", "through": "10.0.0.1", "direct": True}

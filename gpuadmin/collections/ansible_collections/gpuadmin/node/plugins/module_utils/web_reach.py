@@ -1,4 +1,5 @@
-"""A link to the dashboard: asked of the node's service, which knows from the kernel who asks."""
+"""A link to the dashboard, or through it to a notebook: asked of the node's service, which knows from the kernel who
+asks."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ from urllib.parse import urlsplit
 
 from gpuadmin.common.tokens import LINK_SECONDS
 
-from .. import peercred_service
-from ..bounded import read_small
-from ..errors import NodeError, in_words
-from ..paths import STATE
+from . import peercred_service
+from .bounded import read_small
+from .errors import NodeError, in_words
+from .paths import STATE
 
 SOCKET = "/run/gpuadmin-web-link.sock"
 SETTINGS = os.path.join(STATE, "web-links.json")
@@ -25,7 +26,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "none": "This cluster has no dashboard. Ask the admins.",
         "silent": "The node does not answer. Try again; if that does not help, tell your admins.",
         "once": "The link works once, within {minutes} minutes, and for you alone: do not pass it on.",
-        "open": "Open it in your browser:",
+        "open": "Open it in your browser, also on your phone:",
         "forward": "If your browser cannot reach it, run this on your own machine, then open the second link there:",
         "only": "Run this on your own machine, then open the link there:",
         "certificate": "Your browser may warn of the certificate: ask your admins which one is right.",
@@ -34,7 +35,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "none": "이 클러스터에는 대시보드가 없습니다. 관리자에게 문의해 주세요.",
         "silent": "노드가 응답하지 않습니다. 다시 실행해 보고, 계속되면 관리자에게 알려 주세요.",
         "once": "링크는 {minutes}분 동안 한 번만, 본인만 쓸 수 있습니다. 다른 사람에게 전달하지 마세요.",
-        "open": "브라우저에서 여세요.",
+        "open": "브라우저에서 여세요. 휴대전화에서도 됩니다.",
         "forward": "브라우저에서 열리지 않으면, 본인 컴퓨터에서 아래 명령을 실행하고 두 번째 링크를 여세요.",
         "only": "본인 컴퓨터에서 아래 명령을 실행하고 링크를 여세요.",
         "certificate": "브라우저에 인증서 경고가 나올 수 있습니다. 어떤 인증서인지는 관리자에게 확인해 주세요.",
@@ -78,8 +79,9 @@ class Reach:
     direct: bool
 
 
-def main(language: str, settings: str = SETTINGS, path: str = SOCKET) -> int:
-    """Print a link. Exit 0; 1 if there is none. Raises NodeError."""
+def main(language: str, settings: str = SETTINGS, path: str = SOCKET, *, notebook: str = "", port: int = 0) -> int:
+    """Print a link. ``notebook``: NODE/JOB of the one that it leads to, at that port of the monitor host. Exit 0; 1 if
+    there is none, which is said. Raises NodeError."""
     texts = TEXTS[language]
     if not os.path.exists(settings) or not os.path.exists(path):
         print(texts["none"], file=sys.stderr)
@@ -93,7 +95,8 @@ def main(language: str, settings: str = SETTINGS, path: str = SOCKET) -> int:
     if status != 0:
         print(REFUSALS[language].get(link, link), file=sys.stderr)
         return 1
-    print("\n".join(lines(link, pwd.getpwuid(os.getuid()).pw_name, reach, texts)))
+    link += f"&notebook={notebook}" if notebook else ""
+    print("\n".join(lines(link, pwd.getpwuid(os.getuid()).pw_name, reach, texts, port)))
     return 0
 
 
@@ -106,13 +109,13 @@ def load(path: str) -> Reach:
         raise NodeError(f"{path} cannot be read ({in_words(error)}): tell your admins") from None
 
 
-def lines(link: str, name: str, reach: Reach, texts: Mapping[str, str]) -> list[str]:
-    """The lines to print for the person of that login name."""
-    parts = urlsplit(link)
-    port = reach.forward.partition(":")[0]
+def lines(link: str, name: str, reach: Reach, texts: Mapping[str, str], port: int = 0) -> list[str]:
+    """The lines to print for the person of that login name. ``port``: one more that is forwarded."""
+    parts, (own, _, end) = urlsplit(link), reach.forward.partition(":")
+    more = f" -L {port}:{end.rpartition(':')[0]}:{port}" if port else ""
     forward = [
-        f"    ssh -N -L {reach.forward} {name}@{reach.through}",
-        f"    https://localhost:{port}{parts.path}?{parts.query}",
+        f"    ssh -N -L {reach.forward}{more} {name}@{reach.through}",
+        f"    https://localhost:{own}{parts.path}?{parts.query}",
     ]
     found = [texts["once"].format(minutes=LINK_SECONDS // 60)]
     if reach.direct:

@@ -1,32 +1,37 @@
-"""Docker's data held to amounts: on btrfs a group of quotas for each person's subvolume, and for those below it.
+"""Docker's data and scratch held to amounts: on btrfs a group of quotas for each place, and for subvolumes below it.
 
-The quotas themselves are room.py's. A place that is a directory, and other file systems, are told of (amounts.py).
+The quotas themselves are room.py's. Places that are directories, and other file systems, are told of.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from gpuadmin.common.text import counted, listed, size_words
 
 from .. import btrfs, qgroups
 from ..errors import NodeError, in_words
-from ..fields import valid_name
+from ..fields import FIRST_HUMAN_UID, valid_name
 from ..files import flocked
 from ..mounts import nearest, parse_mountinfo, read_mountinfo
 from . import records, room
-from .amounts import DOCKER, RECORD, Amounts, load
+from .amounts import DOCKER, RECORD, SCRATCH, Amounts, load
 from .room import Kept, Places
 
 MOST = 1000  # subvolumes of one person
+#: What follows from a place that the kernel does not hold to its amount.
+UNHELD = {
+    DOCKER: "people are told their amounts, and nothing enforces them",
+    SCRATCH: "nothing enforces amounts of scratch there",
+}
 
 
 @dataclass(frozen=True)
 class Own:
-    """Somebody's place for Docker's data, its subvolume, and all that are theirs; bytes at most."""
+    """Somebody's place for Docker's data or scratch, its subvolume, and all that are theirs; bytes at most."""
 
     path: str
     name: str
@@ -37,6 +42,14 @@ class Own:
     @property
     def group(self) -> str:
         return qgroups.own_group(self.id)
+
+
+@dataclass
+class Disk:
+    """A btrfs with quotas: the directories on it that have people's places, and the places."""
+
+    directories: list[str] = field(default_factory=list)
+    own: list[Own] = field(default_factory=list)
 
 
 def hold(places: Places, wanted: Amounts | None = None, *, check: bool = False) -> Kept:
@@ -68,49 +81,70 @@ def _hold(places: Places, given: Amounts | None, *, check: bool) -> Kept:
             held.done.append("nobody has an amount of the disks any more")
         if not check:
             records.record(os.path.join(places.state, RECORD), wanted if words else None)
-    for data in dict.fromkeys((wanted.data, None if before is None else before.data)):
-        if data is not None and os.path.isdir(data):
+    disks: dict[str, Disk] = {}
+    whole = True
+    for place in (DOCKER, SCRATCH):
+        known = dict.fromkeys([*wanted.directories(place), *(() if before is None else before.directories(place))])
+        for directory in filter(os.path.isdir, known):
+            amounts = wanted if directory in wanted.directories(place) else Amounts()
             try:
-                _docker(data, wanted if data == wanted.data else Amounts(), held, check)
+                whole &= _look(place, directory, amounts, disks, held)
             except (NodeError, OSError) as error:
-                held.problems.append(f"{data}: no amount is in force: {in_words(error)}")
+                held.problems.append(f"{directory}: no amount is in force: {in_words(error)}")
+                whole = False
+    for uuid, disk in disks.items():
+        try:
+            _hold_disk(uuid, disk, whole, held, check)
+        except (NodeError, OSError) as error:
+            held.problems.append(f"{listed(disk.directories)}: no amount is in force: {in_words(error)}")
     return held
 
 
-def _docker(data: str, amounts: Amounts, held: Kept, check: bool) -> None:
-    wanted = amounts.bounds(DOCKER)
+def _look(place: str, data: str, amounts: Amounts, disks: dict[str, Disk], held: Kept) -> bool:
+    """Add what one directory has to its disk; whether all of it could be looked at."""
+    wanted = amounts.bounds(place)
     there = room.subvolume(data)
     if there is None:
         mount = nearest(data, parse_mountinfo(read_mountinfo()))
         kind = "another file system than btrfs" if mount is None else mount.fstype
-        held.notes += [f"{data} is on {kind}: people are told their amounts, and nothing enforces them"] * wanted
-        return
+        held.notes += [f"{data} is on {kind}: {UNHELD[place]}"] * wanted
+        return True
     uuid, _id = there
     try:
         on, why = qgroups.enabled(uuid), "quotas of btrfs are off, since limits.disk_reserve is 0"
     except NodeError as error:
         on, why = False, str(error)
     if not on:
-        held.notes += [f"{data}: {why}: people are told their amounts, and nothing enforces them"] * wanted
-        return
-    own, plain, whole = _places(data, amounts, held) if wanted else ([], [], True)
+        held.notes += [f"{data}: {why}: {UNHELD[place]}"] * wanted
+        return True
+    own, plain, whole = _places(place, data, amounts, held) if wanted else ([], [], True)
     if plain:
-        held.notes.append(
-            f"{data}: {listed(plain)}: made before limits.docker, so people are told the amount and nothing enforces it"
-        )
+        held.notes.append(f"{data}: {listed(plain)}: made before limits.{place}, so {UNHELD[place]}")
+    disk = disks.setdefault(uuid, Disk())
+    disk.directories.append(data)
+    disk.own += own
+    return whole
+
+
+def _hold_disk(uuid: str, disk: Disk, whole: bool, held: Kept, check: bool) -> None:
     groups = qgroups.own_groups(uuid)
-    members = qgroups.all_members(data) if own or groups else {}
-    desk, theirs = _desk(data), {id: one.name for one in own for id in one.ids}
-    for one in own:
+    members = qgroups.all_members(disk.directories[0]) if disk.own or groups else {}
+    desk, theirs = _desk(disk.directories[0]), {id: one.name for one in disk.own for id in one.ids}
+    for one in disk.own:
         try:
             _bring(one, uuid, desk, members.get(one.group, set()), theirs, held, check)
         except (NodeError, OSError) as error:  # guard: an amount that fails keeps nobody else from theirs
             held.problems.append(f"{one.path}: the amount is not in force: {in_words(error)}")
-    # guard: whose place cannot be looked at keeps their amount -> sorted(set(groups) - {one.group for one in own})
-    gone = sorted(set(groups) - {one.group for one in own}) if whole else []
-    names = {qgroups.own_group(one.id): name for name, one in btrfs.listing(data).items()} if gone else {}
+    own = {one.group for one in disk.own}
+    # guard: whose place cannot be looked at keeps their amount -> sorted(set(groups) - own)
+    gone = sorted(set(groups) - own) if whole else []
+    names = {
+        qgroups.own_group(one.id): f"{directory}/{name}"
+        for directory in (disk.directories if gone else ())
+        for name, one in btrfs.listing(directory).items()
+    }
     for group in gone:
-        held.done += [f"{data}/{names[group]}: no amount any more"] if group in names else []
+        held.done += [f"{names[group]}: no amount any more"] if group in names else []
         if not check:
             qgroups.unmake(desk, group)
 
@@ -122,13 +156,16 @@ def _desk(data: str) -> str:
         return data
 
 
-def _places(data: str, amounts: Amounts, held: Kept) -> tuple[list[Own], list[str], bool]:
+def _places(place: str, data: str, amounts: Amounts, held: Kept) -> tuple[list[Own], list[str], bool]:
     """Whose place is a subvolume, who has a directory, and whether all could be looked at."""
     own, plain, whole = [], [], True
     for name in sorted(os.listdir(data)):
-        most = amounts.most(DOCKER, name) if valid_name(name) else None
+        most = amounts.most(place, name) if valid_name(name) else None
         path = os.path.join(data, name)
         if most is None or not os.path.isdir(path) or os.path.islink(path):
+            continue
+        # guard: what root keeps beside people's scratch has no amount
+        if place == SCRATCH and os.lstat(path).st_uid < FIRST_HUMAN_UID:
             continue
         try:
             found = _own(path, name, most, held)

@@ -1,4 +1,4 @@
-"""Docker's data held to amounts, on a real btrfs."""
+"""Docker's data and scratch held to amounts, on a real btrfs."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired imp
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import amount_notices, filling, operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amounts, docker_amounts, room
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amounts, place_amounts, room
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import Amounts, OwnAmounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import OF_PEOPLE
@@ -40,14 +40,14 @@ class Docker:
         disk.keep()
 
     def wanted(self, docker: str = "100M", *people: OwnAmounts) -> Amounts:
-        return Amounts(docker=docker, people=list(people), data=str(self.data))
+        return Amounts(docker=docker, people=list(people), data=str(self.data), scratch_in=[])
 
     def hold(self, docker: str = "100M", *people: OwnAmounts, check: bool = False) -> room.Kept:
-        return docker_amounts.hold(self.places, self.wanted(docker, *people), check=check)
+        return place_amounts.hold(self.places, self.wanted(docker, *people), check=check)
 
     def again(self) -> room.Kept:
         """What the timer does."""
-        return docker_amounts.hold(self.places)
+        return place_amounts.hold(self.places)
 
     def place(self, name: str = "minji", uid: int = MINJI) -> Path:
         amounts.make_place(str(self.data / name), name, uid, uid, self.places.state)
@@ -176,11 +176,11 @@ def test_who_has_ever_more_subvolumes_holds_up_nobody(monkeypatch: pytest.Monkey
         yield from ((301, 5), (302, 5), (303, 5))
         raise AssertionError("it goes on and on")
 
-    monkeypatch.setattr(docker_amounts, "MOST", 2)
+    monkeypatch.setattr(place_amounts, "MOST", 2)
     monkeypatch.setattr(btrfs, "inspect", lambda path: btrfs.Subvolume(300, False, "", "", ""))
     monkeypatch.setattr(room, "below", below)
     held = room.Kept()
-    found = docker_amounts._own("/data/minji", "minji", 5, held)
+    found = place_amounts._own("/data/minji", "minji", 5, held)
     assert found is not None
     assert found.ids == {300, 301, 302}
     assert held.notes == ["/data/minji: minji has more than 2 subvolumes: not all of them count"]
@@ -189,7 +189,7 @@ def test_who_has_ever_more_subvolumes_holds_up_nobody(monkeypatch: pytest.Monkey
 def test_whoever_has_just_got_a_place_is_held_at_once(docker: Docker) -> None:
     docker.hold()
     docker.place()
-    assert docker_amounts.follow(docker.places) == []
+    assert place_amounts.follow(docker.places) == []
     assert (docker.again().done, docker.disk.keep().done) == ([], [])
     assert not docker.write(docker.data / "minji/image", 110)
 
@@ -271,14 +271,16 @@ def test_a_directory_from_before_is_told_of(docker: Docker) -> None:
     docker.place()
     os.chown(docker.data / "minji", 0, 0)
     held = docker.hold()
-    assert "minji: made before limits.docker, so people are told the amount and nothing enforces it" in held.notes[0]
+    assert (
+        "minji: made before limits.docker, so people are told their amounts, and nothing enforces them" in held.notes[0]
+    )
     own = Path(docker.places.state) / OF_PEOPLE
     own.mkdir()
     measured = {"docker": {"bytes": 97 * MB, "when": 9.0, "partial": False}}
     (own / "minji.json").write_text(json.dumps(measured))
-    found = amounts.of_docker(docker.wanted(), "minji", docker.places.state)
+    found = amounts.of_node(docker.wanted(), amounts.DOCKER, "minji", docker.places.state)
     assert found == amounts.Used(97 * MB, 100 * MB, held=False, when=9.0)
-    amount_notices.tell_docker(docker.wanted(), str(docker.warnings), docker.places.state)
+    amount_notices.tell_node(docker.wanted(), str(docker.warnings), docker.places.state)
     assert "Please stay below it" in (docker.warnings / "minji.en").read_text()
     assert docker.group() is None
 
@@ -296,7 +298,7 @@ def test_off_btrfs_people_are_told(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     places = Places(str(tmp_path / "state"), str(tmp_path / "run"))
-    held = docker_amounts.hold(places, Amounts(docker="100M", data=str(data)))
+    held = place_amounts.hold(places, Amounts(docker="100M", data=str(data)))
     assert "people are told their amounts, and nothing enforces them" in held.notes[0]
     amounts.make_place(str(data / "minji"), "minji", MINJI, MINJI, places.state)
     assert (data / "minji").stat().st_uid == MINJI
@@ -334,6 +336,75 @@ def test_who_cannot_be_looked_at_keeps_the_amount(docker: Docker, minji: Path, m
         assert docker.most(name) == 100 * MB
 
 
+def scratch(docker: Docker, amount: str = "100M", *, check: bool = False) -> room.Kept:
+    """Everybody has an amount of Docker's data and of scratch, on the same disk."""
+    local = [str(docker.disk.local)]
+    wanted = Amounts(docker="100M", data=str(docker.data), scratch=amount, scratch_in=local)
+    return place_amounts.hold(docker.places, wanted, check=check)
+
+
+def make_scratch(docker: Docker, name: str = "minji", uid: int = MINJI) -> Path:
+    path = docker.disk.local / name
+    amounts.make_place(str(path), name, uid, uid, docker.places.state, amounts.SCRATCH)
+    return path
+
+
+@pytest.mark.usefixtures("accounts")
+def test_scratch_is_held_beside_dockers_data(docker: Docker) -> None:
+    scratch(docker)
+    own, data = make_scratch(docker), docker.place()
+    said = scratch(docker, check=True).done
+    assert [one.partition(": ")[2] for one in said] == ["minji may have 100.0 MB"] * 2
+    assert scratch(docker).done == said
+    assert scratch(docker).done == []
+    assert not docker.write(own / "file", 110)
+    assert docker.write(data / "image", 60), "each has an amount of its own"
+    # a subvolume below, and one that was put into the other's group, count as scratch
+    assert as_minji("rm", str(own / "file")).returncode == 0
+    run("btrfs", "filesystem", "sync", docker.disk.top)
+    create = ("btrfs", "subvolume", "create", "-i", docker.own_group("minji"))
+    assert as_minji(*create, str(own / "own")).returncode == 0
+    held = docker.again()
+    assert (held.problems, len(held.done)) == ([], 2)
+    assert not docker.write(own / "own/file", 110)
+    assert docker.write(data / "more", 30)
+    run("btrfs", "filesystem", "sync", docker.disk.top)
+    used = amounts.of_node(amounts.load(docker.places.state) or Amounts(), amounts.SCRATCH, "minji")
+    assert used is not None
+    assert (used.held, used.most, used.percent >= amounts.NEARLY) == (True, 100 * MB, True)
+    told = docker.disk.top.parent / "warnings"
+    amount_notices.tell_node(amounts.load(docker.places.state), str(told), docker.places.state)
+    text = (told / "minji.en").read_text()
+    assert text.startswith("your Docker data on this node: ")
+    assert "your scratch on this node: " in text
+    # the one amount goes, and the other stays
+    assert scratch(docker, "unlimited").done[-1] == f"{own}: no amount any more"
+    assert docker.most() == 100 * MB
+    assert docker.write(own / "rest", 30)
+
+
+def test_what_is_no_persons_scratch_has_no_amount(docker: Docker) -> None:
+    run("btrfs", "subvolume", "create", docker.disk.local / "datasets")
+    (docker.disk.local / "jiho").mkdir()
+    os.chown(docker.disk.local / "jiho", 20002, 20002)
+    held = scratch(docker)
+    assert qgroups.own_groups(docker.disk.uuid) == []
+    before = "jiho: made before limits.scratch, so nothing enforces amounts of scratch there"
+    assert [one for one in held.notes if "scratch" in one] == [f"{docker.disk.local}: {before}"]
+
+
+def test_a_directory_that_cannot_be_looked_at_keeps_its_amounts(
+    docker: Docker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch(docker)
+    make_scratch(docker)
+    docker.place()
+    docker.again()
+    fail_for(monkeypatch, room, "subvolume", lambda path: path.endswith(".docker"), OSError(5, "Input/output error"))
+    assert docker.again().problems == [f"{docker.data}: no amount is in force: Input/output error"]
+    assert docker.most() == 100 * MB
+
+
 @pytest.mark.holds("amounts that fail do not deny what was done to accounts")
 def test_amounts_that_fail_do_not_deny_what_was_done_to_accounts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -343,5 +414,5 @@ def test_amounts_that_fail_do_not_deny_what_was_done_to_accounts(
     (problem,) = accounts_operations.converge_accounts(
         accounts_operations.AccountsOrder(state_directory=str(tmp_path)), False
     ).conflicts
-    assert problem.startswith("the accounts are done, amounts of Docker's data are not: ")
+    assert problem.startswith("the accounts are done, amounts of the disks are not: ")
     assert "amounts.json is damaged" in problem

@@ -1,0 +1,181 @@
+"""Switch hosts on and off from afar: each goes by itself where it answers, and by its BMC where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpuadmin.actions.shared.now import plain_table
+from gpuadmin.actions.shared.power import PowerRequest, find_targets, go, look_and_decide
+from gpuadmin.actions.shared.queue import Away, away
+from gpuadmin.answers import Answers
+from gpuadmin.auditing.hardware import load
+from gpuadmin.common.text import listed, the_page
+from gpuadmin.desired.nodes import find_askers, find_bmc
+from gpuadmin.errors import ConfigError, UnreachableError
+from gpuadmin.options import Options
+from gpuadmin.outcome import nothing, report
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.power import Decision, Target
+from gpuadmin.reading import read_secret
+from gpuadmin.results import HostResult, RunResult
+from gpuadmin.session import Session, opened
+
+PASSWORD_VARIABLE = "GPUADMIN_BMC_PASSWORD"
+#: Seconds for a host to go by itself, and to come.
+SECONDS = {"off": 300, "on": 900}
+UNSAID = {"state": "unknown", "answers": True, "problem": "the host that was to ask its BMC does not say"}
+
+
+@dataclass(frozen=True)
+class Bmcs:
+    """The BMCs of the hosts that are meant. `order`: what the host `asker` is told of each; `seen`: what it found."""
+
+    session: Session
+    order: Mapping[str, Mapping[str, Any]]
+    asker: str = ""
+    seen: Mapping[str, Any] = field(default_factory=dict)
+
+    def by(self, name: str) -> str:
+        one = self.order[name]
+        return "Wake-on-LAN" if one["kind"] == "wol" else f"its BMC ({one['kind']}, {one['address']})"
+
+    def ask(
+        self, asker: str, names: Sequence[str], wanted: str, hard: Collection[str] = ()
+    ) -> tuple[Answers, RunResult]:
+        given = {
+            "gpuadmin_power_tasks": "bmcs", "gpuadmin_bmcs": [self.order[name] for name in names],
+            "gpuadmin_bmc_switch": wanted, "gpuadmin_bmc_hard": [*hard], "gpuadmin_bmc_seconds": SECONDS.get(wanted, 0),
+        }  # fmt: skip
+        doing = f"Waiting until they are {wanted}: {listed(names)}" if wanted else "Asking BMCs"
+        check = self.session.check or not wanted
+        run = self.session.run("shutdown", [asker], given, check=check, label=doing, doing=doing, quiet=not wanted)
+        return Answers.of(run.hosts, [asker], "bmcs"), run
+
+    def switch(self, wanted: str, names: Sequence[str], hard: Collection[str] = ()) -> RunResult:
+        """Have hosts on or off. `hard`: those that are cut off; the others go by themselves."""
+        if not names:
+            return RunResult({})
+        answers, run = self.ask(self.asker, names, wanted, hard)
+        silent = {"problem": f"{self.asker} was to ask its BMC: {answers.unknown.get(self.asker)}"}
+        bad = {name: answers.known.get(self.asker, {}).get(name, silent)["problem"] for name in names}
+        hosts = {name: HostResult("failed", message=why) if why else HostResult("changed") for name, why in bad.items()}
+        return RunResult(hosts, run.interrupted, run.error)
+
+
+def power(options: Options, action: str, patterns: Sequence[str], *, hard: bool, force: bool) -> int:
+    """Show whether hosts are on, or switch them. Returns the exit code."""
+    with opened("power", options, changes=action != "status") as session:
+        targets, order = _find(session, patterns)
+        bmcs = _ask(session, order, () if action == "status" else order)
+        if action == "status":
+            run = RunResult({name: HostResult("failed" if one["problem"] else "ok") for name, one in bmcs.seen.items()})
+            return report(session, run, {"asked_from": bmcs.asker, "hosts": bmcs.seen}, show=lambda: _show(bmcs))
+        left = {one.name: "no bmc in the inventory" for one in targets if one.name not in order}
+        left |= {name: one["problem"] for name, one in bmcs.seen.items() if one["problem"]}
+        builder = PlanBuilder(f"Power of {session.site.settings.name}: {action}")
+        request = PowerRequest("shutdown", tuple(name for name in order if name not in left), False, None, force)
+        queue, decision, cut = Away(session), Decision((), {}), list[str]()
+        if action != "on" and request.patterns:
+            queue, decision, cut = _plan_off(bmcs, request, builder, left, hard=hard)
+        up = [name for name, one in bmcs.seen.items() if action == "on" and one["state"] == "on" and name not in left]
+        for name in up:
+            silent = f", and its ssh does not answer: gpuadmin power cycle {name}"
+            builder.warn(f"{name} is on already{'' if bmcs.seen[name]['answers'] else silent}")
+        coming = [one for one in targets if action != "off" and one.name not in {*left, *up}]
+        steps = [step for serves in (True, False) if (step := [one.name for one in coming if one.serves == serves])]
+        for number, names in enumerate(steps, start=1 + len(decision.steps) + bool(cut)):
+            builder.add_all(names, [f"{number}. is switched on, until ssh answers"])
+        for name, why in left.items():
+            builder.warn(f"{name} is left out: {why}")
+        if not session.plan(replace(builder.build(), destroys=bool(cut))):
+            if not left or up:
+                return nothing(session)
+            raise session.refuse("no host can be switched", [f"{name}: {why}" for name, why in left.items()])
+        session.confirm()  # guard: nothing is switched from afar that was not confirmed
+        run, gone = go(session, request, queue, decision)
+        queue.left(run)
+        run = run.then(bmcs.switch("off", [*sorted(gone), *cut], cut))
+        off = {*gone, *cut, *(name for name, one in bmcs.seen.items() if one["state"] != "on")} - {*run.bad}
+        for names in steps:
+            if action != "on" or not run.code:  # guard: nodes stay off where the storage host does not come
+                run = run.then(bmcs.switch("on", [name for name in names if name in off]))
+        if steps and not session.check:
+            away(session, [*run.hosts]).resume([name for name, found in run.hosts.items() if not found.bad])
+        return report(session, run, {"cut": cut, "left": left}, advice="run it again, which looks at every host again")
+
+
+def _find(session: Session, patterns: Sequence[str]) -> tuple[list[Target], dict[str, dict[str, Any]]]:
+    """The hosts that are meant, and what is asked of the BMC of each. Raises ConfigError where none has one."""
+    named, hosts = find_targets(session, patterns or ["all"]), {host.name: host for host in session.hosts}
+    recorded, order = load(session.site.directory) or {}, {}
+    for one in named:
+        bmc = find_bmc(session.site.settings, hosts[one.name])
+        if bmc is None:
+            continue
+        password, macs = None, [bmc.mac] if bmc.mac else [*recorded.get(one.name, {}).get("network", ())]
+        needs: dict[str, object] = {"mac (or gpuadmin audit --record while it is on)": macs}
+        if bmc.kind != "wol":
+            password = read_secret(PASSWORD_VARIABLE, bmc.password_file, f"{one.name}: bmc.password_file")
+            needs = {"address": bmc.address, "user": bmc.user, f"password_file (or {PASSWORD_VARIABLE})": password}
+        if lacks := [name for name, value in needs.items() if not value]:
+            raise ConfigError(f"{one.name}: its bmc has no {' and no '.join(lacks)}", hint=f"see {the_page('power')}")
+        port = hosts[one.name].port if one.address == hosts[one.name].address else 22
+        given = {"name": one.name, "host": one.address, "ssh": port, "macs": macs, "password": password or ""}
+        order[one.name] = given | {"user": bmc.user or "", **bmc.model_dump(include={"kind", "address", "key"})}
+    if not order:
+        names = listed([one.name for one in named])
+        raise ConfigError(f"no bmc in the inventory: {names}", hint=f"see {the_page('power')}")
+    return named, order
+
+
+def _ask(session: Session, order: Mapping[str, Mapping[str, Any]], without: Collection[str]) -> Bmcs:
+    """Ask the BMCs from the first host that answers and is not itself switched. Raises UnreachableError."""
+    silent, bmcs = {}, Bmcs(session, order)
+    for asker in find_askers(session.site.settings, session.site.inventory.hosts):
+        silent[asker] = "is to be switched itself"
+        if asker not in without:
+            answers, run = bmcs.ask(asker, [*order], "")
+            session.whole(run)
+            if asker in answers.known:
+                return replace(bmcs, asker=asker, seen={one: answers.known[asker].get(one, UNSAID) for one in order})
+            silent |= answers.unknown
+    why = ", ".join(f"{name} ({reason})" for name, reason in silent.items()) or "it is in storage, monitor or backup"
+    raise UnreachableError(f"no host can ask the BMCs: {why}", hint="bmc.via in gpuadmin.yml names one, such as a node")
+
+
+def _show(bmcs: Bmcs) -> None:
+    rows = [[name, bmcs.by(name), one["state"], "answers" if one["answers"] else "silent", one["problem"] or "—"]
+            for name, one in bmcs.seen.items()]  # fmt: skip
+    bmcs.session.console.print(plain_table(("Host", "By", "Power", f"ssh, from {bmcs.asker}", "Problem"), rows))
+
+
+def _plan_off(
+    bmcs: Bmcs, request: PowerRequest, builder: PlanBuilder, left: dict[str, str], *, hard: bool
+) -> tuple[Away, Decision, list[str]]:
+    """Decide and plan who goes by itself and who is cut off; who does neither is added to `left`."""
+    _targets, answers, queue, decision = look_and_decide(bmcs.session, request)
+    cut, off = [], {name for name, seen in bmcs.seen.items() if seen["state"] == "off"}
+    for name, seen in bmcs.seen.items():
+        silent = name in answers.unknown and name not in answers.failed
+        if name in {*left, *off} or not (silent or hard):
+            continue
+        if silent and seen["answers"] and not hard:  # guard: a host that only this machine cannot reach is not cut off
+            left[name] = f"it answers {bmcs.asker}, and not this machine: {answers.unknown[name]} (--hard cuts it off)"
+        elif bmcs.order[name]["kind"] == "wol":
+            left[name] = "Wake-on-LAN switches nothing off: somebody has to go there"
+        else:
+            cut.append(name)
+    # what is cut off without being asked goes alone
+    decision = Decision((), {}) if hard else decision
+    left |= {name: why for name, why in decision.refused.items() if name not in {*cut, *left, *off}}
+    for number, step in enumerate(decision.steps, start=1):
+        builder.add_all(step.hosts, [f"{number}. {step.does}"])
+    queue.plan(builder, decision.hosts, back=False)
+    for name in cut:
+        builder.add(name, f"{1 + len(decision.steps)}. is cut off by {bmcs.by(name)}: what runs there is lost")
+        people = [*(answers.known.get(name, {}).get("people") or ()), *queue.jobs.get(name, ())]
+        known = listed(people) if people else queue.unknown or ("nobody" if name in answers.known else "not known")
+        builder.warn(f"{name} {'answers' if name in answers.known else 'does not answer'}; who is on it: {known}")
+    return queue, decision, cut

@@ -1,0 +1,192 @@
+"""`gpuadmin power`: who is asked, who goes by itself, who is cut off, and in which order they come back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.results import HostResult, RunResult
+from tests.support.fake_ansible import Cli
+from tests.support.sites import make_site
+
+FREE: dict[str, Any] = {"people": [], "clients": [], "jobs": [], "unknown": {}}
+AWAY = HostResult("unreachable", message="timed out")
+HOSTS = """
+gpu:
+  hosts:
+    node1: {bmc: {address: 10.9.0.1}}
+    node2: {bmc: {address: 10.9.0.2, kind: ipmi}}
+storage: {hosts: {storage1: {bmc: {address: 10.9.0.9}}}}
+monitor: {hosts: {mon1: {ansible_host: 127.0.0.1, ansible_port: 4}}}
+"""
+ON, OFF = {"state": "on", "answers": True, "problem": ""}, {"state": "off", "answers": False, "problem": ""}
+HUNG = ON | {"answers": False}
+
+
+class Cluster:
+    """Answers for Ansible. `seen`: by host, as its BMC has it. `reports`: who answers, with what."""
+
+    def __init__(self) -> None:
+        self.seen = {name: dict(ON) for name in ("storage1", "node1", "node2")}
+        self.reports = {name: dict(FREE) for name in (*self.seen, "mon1")}
+        self.did: list[str] = []
+        self.asked: list[Invocation] = []
+
+    def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
+        given, hosts = invocation.variables, (invocation.limit or "").split(",")
+        up = [name for name in hosts if name in self.reports]
+        found = {name: HostResult("changed") if name in up else AWAY for name in hosts}
+        if given.get("gpuadmin_power_tasks") == "bmcs":
+            self.asked.append(invocation)
+            names, wanted = [one["name"] for one in given["gpuadmin_bmcs"]], given["gpuadmin_bmc_switch"]
+            if wanted and not invocation.check:
+                self.did.append(
+                    f"{wanted} {','.join(names)} from {hosts[0]}, cut {','.join(given['gpuadmin_bmc_hard'])}"
+                )
+            return RunResult({name: HostResult("ok", reports={"bmcs": {one: self.seen[one] for one in names}})
+                              if name in up else AWAY for name in hosts})  # fmt: skip
+        if given.get("gpuadmin_power_tasks") == "look":
+            return RunResult({name: HostResult("ok", reports={"power": self.reports[name]}) if name in up else AWAY
+                              for name in hosts})  # fmt: skip
+        if not invocation.check:
+            self.did.append(f"shutdown {','.join(hosts)}")
+        return RunResult(found)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
+    site = make_site(tmp_path / "site")
+    (site / "inventory/more.yml").write_text(HOSTS)
+    settings = site / "gpuadmin.yml"
+    settings.write_text(f"{settings.read_text()}\nbmc: {{user: root}}\n")
+    monkeypatch.setenv("GPUADMIN_BMC_PASSWORD", "secret")
+    monkeypatch.setenv("GPUADMIN_SITE", str(site))
+    made = Cluster()
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", made.run)
+    return made
+
+
+def test_status(cluster: Cluster, cli: Cli) -> None:
+    cluster.seen["node2"] = HUNG | {"state": "unknown", "problem": "curl: (7) Failed to connect"}
+    code, out, err = cli("power", "status")
+    assert code == 3, err
+    assert "its BMC (ipmi, 10.9.0.2)" in out
+    assert "Failed to connect" in out
+    (asked,) = cluster.asked
+    assert asked.limit == "storage1"
+    assert asked.check
+    assert [one["password"] for one in asked.variables["gpuadmin_bmcs"]] == ["secret"] * 3
+
+
+#: Action and hosts, how BMCs see hosts, who does not answer, what is done.
+CASES: list[tuple[str, dict[str, Any], str, list[str]]] = [
+    ("off node1", {}, "", ["shutdown node1", "off node1 from storage1, cut "]),
+    ("off node1", {"node1": HUNG}, "node1", ["off node1 from storage1, cut node1"]),
+    ("off node1 --hard", {}, "", ["off node1 from storage1, cut node1"]),
+    ("off node1", {"node1": OFF}, "node1", []),
+    ("off all", {"node2": HUNG}, "node2",
+     ["shutdown node1", "shutdown storage1", "off node1,storage1,node2 from mon1, cut node2"]),
+    ("cycle node1 node2", {"node2": HUNG}, "node2",
+     ["shutdown node1", "off node1,node2 from storage1, cut node2", "on node1,node2 from storage1, cut "]),
+    ("cycle node1", {"node1": OFF}, "node1", ["on node1 from storage1, cut "]),
+    ("on node1", {}, "", []),
+    ("on node1 node2 storage1", dict.fromkeys(("node1", "node2", "storage1"), OFF), "node1 node2 storage1",
+     ["on storage1 from mon1, cut ", "on node1,node2 from mon1, cut "]),
+    ("on node1", {"node1": OFF}, "node1 storage1", ["on node1 from mon1, cut "]),
+]  # fmt: skip
+
+
+@pytest.mark.holds("nothing is switched from afar that was not confirmed")
+def test_nothing_is_done_that_was_not_confirmed(cluster: Cluster, cli: Cli) -> None:
+    code, out, err = cli("power", "off", "node1")
+    assert (code, cluster.did) == (5, [])
+    assert "give --yes" in out + err
+
+
+@pytest.mark.holds("nodes stay off where the storage host does not come")
+def test_nodes_stay_off_where_storage_does_not_come(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.seen |= dict.fromkeys(("node1", "storage1"), OFF)
+
+    def run(invocation: Invocation, **callbacks: object) -> RunResult:
+        if invocation.variables.get("gpuadmin_bmc_switch") == "on":
+            cluster.seen["storage1"] = OFF | {"problem": "after 900 seconds ssh does not answer yet"}
+        return cluster.run(invocation, **callbacks)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    code, out, err = cli("power", "on", "node1", "storage1", "--yes")
+    assert (code, cluster.did) == (3, ["on storage1 from mon1, cut "]), out + err
+    assert "after 900 seconds ssh does not answer yet" in out
+
+
+def test_a_cycle_goes_on_without_the_host_that_failed(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(invocation: Invocation, **callbacks: object) -> RunResult:
+        if invocation.variables.get("gpuadmin_bmc_switch") == "off" and not invocation.check:
+            cluster.seen["node2"] = ON | {"problem": "it is on, and not off"}
+        return cluster.run(invocation, **callbacks)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    code, out, err = cli("power", "cycle", "node1", "node2", "--yes")
+    assert (code, cluster.did[-1]) == (3, "on node1 from storage1, cut "), out + err
+
+
+@pytest.mark.parametrize(("line", "seen", "silent", "did"), CASES, ids=[case[0] for case in CASES])
+def test_what_is_done(cluster: Cluster, cli: Cli, line: str, seen: dict[str, Any], silent: str, did: list[str]) -> None:
+    cluster.seen |= seen
+    for name in silent.split():
+        del cluster.reports[name]
+    code, out, err = cli("power", *line.split(), "--yes", "--check")
+    assert (code, cluster.did) == (0, []), out + err
+    code, out, err = cli("power", *line.split(), "--yes")
+    assert cluster.did == did, out + err
+    assert code == 0, out + err
+    assert "secret" not in out + err
+
+
+#: What is refused, and why.
+REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
+    ("off node1", {"node1": ON}, "node1", "it answers storage1, and not this machine: timed out (--hard cuts it off)"),
+    ("off node1", {"node1": OFF | {"state": "unknown", "problem": "no BMC"}}, "node1", "node1 is left out: no BMC"),
+]
+
+
+@pytest.mark.holds("a host that only this machine cannot reach is not cut off")
+@pytest.mark.parametrize(("line", "seen", "silent", "why"), REFUSED, ids=[case[3][:30] for case in REFUSED])
+def test_what_is_refused(cluster: Cluster, cli: Cli, line: str, seen: dict[str, Any], silent: str, why: str) -> None:
+    cluster.seen |= seen
+    del cluster.reports[silent]
+    code, out, err = cli("power", *line.split(), "--yes")
+    assert (code, cluster.did) == (5, [])
+    assert why in out + err
+
+
+@pytest.mark.parametrize(
+    ("line", "bmc", "words"),
+    [
+        ("off mon1", "", "no bmc in the inventory: mon1"),
+        ("off mon1", "{kind: wol}", "mon1: its bmc has no mac (or gpuadmin audit --record while it is on)"),
+        ("off mon1", "{kind: ipmi}", "mon1: its bmc has no address"),
+        ("on", "", "which hosts?"),
+    ],
+)
+def test_a_mistake(cluster: Cluster, cli: Cli, tmp_path: Path, line: str, bmc: str, words: str) -> None:
+    if bmc:
+        (tmp_path / "site/inventory/own.yml").write_text(f"monitor: {{hosts: {{mon1: {{bmc: {bmc}}}}}}}\n")
+    code, out, err = cli("power", *line.split())
+    assert (code, cluster.did) == (2, [])
+    assert words in out + err
+
+
+def test_nobody_can_ask(cluster: Cluster, cli: Cli) -> None:
+    for name in ("storage1", "mon1"):
+        del cluster.reports[name]
+    code, _, err = cli("power", "status")
+    assert code == 4
+    assert "no host can ask the BMCs: storage1 (timed out), mon1 (timed out)" in err
+    assert "bmc.via" in err

@@ -1,0 +1,219 @@
+"""BMCs, asked and switched: OpenIPMI's simulator by ipmitool, OpenStack's Redfish emulator by curl."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import bcrypt
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.bmcs import controls, operations
+from ansible_collections.gpuadmin.node.plugins.module_utils.bmcs.controls import Bmc
+from ansible_collections.gpuadmin.node.plugins.module_utils.bmcs.operations import BmcsOrder, switch_hosts
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+LAN = """
+name "sim"
+set_working_mc 0x20
+  startlan 1
+    addr 127.0.0.1 {port}
+    priv_limit admin
+    allowed_auths_admin md5
+    guid a123456789abcdefa123456789abcdef
+  endlan
+  chassis_control "{above}/chassis"
+  user 2 true "admin" "secret" admin 10 md5
+"""
+COMMANDS = "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr\nmc_enable 0x20\n"
+CHASSIS = """#!/bin/sh
+case "$1 $2" in
+  "get power") echo "power:$(cat {above}/power)" ;;
+  "set power") echo "$3" >{above}/power ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulator does not say which ciphers it has, and ipmitool waits ten seconds for that."""
+    monkeypatch.setattr(controls, "PATIENCE", ("-C", "3"))
+    monkeypatch.setattr(operations, "PAUSE", 0.1)
+
+
+def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
+    with socket.socket(socket.AF_INET, kind) as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def ended(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    process.wait(10)
+
+
+def asked(bmc: Bmc, wanted: str = "", *, hard: bool = False, check: bool = False, seconds: int = 0) -> tuple[str, str]:
+    """How a host is after it was asked for, and what is wrong."""
+    order = BmcsOrder([bmc], wanted, [bmc.name] if hard else [], seconds)  # type: ignore[arg-type]  # one of three words
+    report = json.loads(json.dumps(switch_hosts(order, check).result()))["report"]["bmcs"]
+    return report[bmc.name]["state"], report[bmc.name]["problem"]
+
+
+@pytest.fixture
+def machine() -> Iterator[tuple[int, Callable[[], None]]]:
+    """A port on which a host's ssh answers, and what makes it answer no more."""
+
+    def greet() -> None:
+        with suppress(OSError):
+            while True:
+                one, _ = server.accept()
+                with one:
+                    one.sendall(b"SSH-2.0-x\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=greet, daemon=True).start()
+        yield server.getsockname()[1], server.close
+
+
+@pytest.fixture
+def simulator(tmp_path: Path) -> Iterator[Bmc]:
+    port = free_port(socket.SOCK_DGRAM)
+    for name, text in (("lan.conf", LAN), ("commands", COMMANDS), ("chassis", CHASSIS), ("power", "0")):
+        (tmp_path / name).write_text(text.replace("{above}", str(tmp_path)).replace("{port}", str(port)))
+    (tmp_path / "chassis").chmod(0o755)
+    command = ["ipmi_sim", "-n", "-c", "lan.conf", "-f", "commands", "-s", str(tmp_path)]
+    process = subprocess.Popen(command, cwd=tmp_path)
+    yield Bmc("gpu1", "ipmi", "127.0.0.1", free_port(), f"127.0.0.1:{port}", "admin", "secret")
+    ended(process)
+
+
+@pytest.fixture(scope="module")
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bmc]:
+    above, port = tmp_path_factory.mktemp("bmc"), free_port()
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=bmc",
+        "-keyout",
+        "key",
+        "-out",
+        "cert",
+    ]
+    subprocess.run(made, cwd=above, check=True, capture_output=True)
+    (above / "users").write_text(f"admin:{bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}\n")
+    systems = [{"uuid": "one", "name": "one", "power_state": "Off", "nics": [], "power_delay": 0}]
+    settings = {
+        "LISTEN_IP": "127.0.0.1", "LISTEN_PORT": port, "SSL_CERT": str(above / "cert"), "SSL_KEY": str(above / "key"),
+        "AUTH_FILE": str(above / "users"), "FAKE_DRIVER": True, "FAKE_SYSTEMS": systems, "STATE_DIR": str(above),
+    }  # fmt: skip
+    (above / "conf").write_text("".join(f"SUSHY_EMULATOR_{name} = {value!r}\n" for name, value in settings.items()))
+    with (above / "log").open("wb") as log:
+        # it takes up to eleven seconds for what a BMC does, by chance
+        start = "import random; random.randint = lambda *_: 0; from sushy_tools.emulator.main import main; main()"
+        command = [sys.executable, "-c", start, "--config", str(above / "conf")]
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=above)
+    bmc = Bmc("gpu1", "redfish", "127.0.0.1", free_port(), f"127.0.0.1:{port}", "admin", "secret", find_key(above))
+    for _ in range(100):
+        if operations.look(bmc).state != "unknown":
+            break
+        time.sleep(0.2)  # it starts
+    yield bmc
+    ended(process)
+
+
+def find_key(above: Path) -> str:
+    """As curl -v has it after sha256//."""
+    text = (above / "cert").read_bytes()
+    key = x509.load_pem_x509_certificate(text).public_key()
+    der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return base64.b64encode(hashlib.sha256(der).digest()).decode()
+
+
+def with_(bmc: Bmc, **other: object) -> Bmc:
+    return replace(bmc, **other)  # type: ignore[arg-type]  # of any field
+
+
+def round_trip(bmc: Bmc, port: int, close: Callable[[], None]) -> None:
+    assert asked(bmc) == ("off", "")
+    assert asked(bmc, "on", check=True) == ("off", ""), "a check switches nothing"
+    assert asked(bmc, "on")[1] == "after 0 seconds ssh does not answer yet"
+    for _ in range(150):  # the emulator takes some seconds
+        if asked(bmc)[0] == "on":
+            break
+        time.sleep(0.2)  # as above
+    assert asked(with_(bmc, ssh=port), "on") == ("on", "")
+    assert asked(bmc, "off") == ("on", "after 0 seconds it is on, and not off"), "it was to go by itself"
+    assert asked(bmc, "off", hard=True, seconds=20) == ("off", "")
+
+
+@pytest.mark.needs("ipmi_sim", "ipmitool")
+def test_by_ipmi(simulator: Bmc, machine: tuple[int, Callable[[], None]]) -> None:
+    round_trip(simulator, *machine)
+    state, problem = asked(with_(simulator, password="wrong"))
+    assert (state, problem) == ("unknown", "Error: Unable to establish IPMI v2 / RMCP+ session")
+
+
+@pytest.mark.needs("curl", "openssl")
+def test_by_redfish(emulator: Bmc, machine: tuple[int, Callable[[], None]]) -> None:
+    round_trip(emulator, *machine)
+    assert asked(with_(emulator, password="wrong")) == ("unknown", "curl: (22) The requested URL returned error: 401")
+    other = with_(emulator, key=f"{'A' * 43}=")
+    assert asked(other) == ("unknown", "curl: (90) SSL: public key does not match pinned public key")
+    assert "self-signed certificate" in asked(with_(emulator, key=""))[1]
+
+
+def test_a_bmc_sends_us_nowhere_else() -> None:
+    bmc = Bmc("gpu1", "redfish", "127.0.0.1", address="10.9.0.1", user="admin", password="secret")
+    with pytest.raises(NodeError, match="an address that is not its own"):
+        controls._ask(bmc, "@evil.example/redfish/v1")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"Members": [{"@odata.id": "/redfish/v1/a"}, {"@odata.id": "/redfish/v1/b"}]}, "it has 2 systems"),
+        ({"Members": [{"@odata.id": 5}]}, "does not answer as Redfish does"),
+        ([], "does not answer as Redfish does"),
+    ],
+)
+def test_an_answer_of_another_shape(monkeypatch: pytest.MonkeyPatch, answer: object, words: str) -> None:
+    monkeypatch.setattr(controls, "_run", lambda command, **more: json.dumps(answer))
+    assert words in asked(Bmc("gpu1", "redfish", "127.0.0.1", free_port(), "10.9.0.1"), "off", hard=True)[1]
+
+
+def test_wake_on_lan(machine: tuple[int, Callable[[], None]]) -> None:
+    """A PC has no BMC: it is on where its ssh answers, and nobody knows where not."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as card:
+        card.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{card.getsockname()[1]}"
+        sleeping = Bmc("pc1", "wol", "127.0.0.1", free_port(), place, macs=["02:00:5e:00:53:01"])
+        assert asked(sleeping) == ("unknown", "")
+        assert asked(sleeping, "on") == ("unknown", "after 0 seconds ssh does not answer yet")
+        assert card.recv(200) == b"\xff" * 6 + bytes.fromhex("02005e005301") * 16
+        assert asked(with_(sleeping, ssh=machine[0]), "on") == ("on", "")
+        assert asked(sleeping, "off") == ("unknown", "")
+
+
+def test_a_host_that_hangs_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kernel takes the connection, and nobody says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connect = socket.create_connection
+        monkeypatch.setattr(socket, "create_connection", lambda place, timeout: connect(place, timeout=0.2))
+        assert not operations.look(Bmc("pc1", "wol", "127.0.0.1", server.getsockname()[1])).answers
