@@ -20,9 +20,7 @@ NAME = f"{LAB}-molecule"
 #: The whole of provision, in `rootless_docker`, measures: molecule's site has a host in the group `monitor`.
 REFUSED = {
     "slurm": ({"11", "12", "22.04"}, "which is older than slurm.oldest in gpuadmin.yml (23.11)"),
-    **dict.fromkeys(
-        ("monitoring", "node_metrics", "rootless_docker"), ({"11"}, "has a node exporter older than 1.3")
-    ),
+    **dict.fromkeys(("monitoring", "node_metrics", "rootless_docker"), ({"11"}, "has a node exporter older than 1.3")),
 }
 
 
