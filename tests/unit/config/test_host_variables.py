@@ -48,7 +48,7 @@ def test_good(variables: dict[str, object]) -> None:
         ({"purpose": "x" * 97}, "purpose is 97 characters long"),
         ({"bmc": "10.9.0.1"}, "bmc '10.9.0.1': Input should be a valid dictionary"),
         ({"bmc": {"address": "-x"}}, "bmc.address '-x': String should match pattern"),
-        ({"bmc": {"adress": "10.9.0.1"}}, "bmc.adress '10.9.0.1': Extra inputs are not permitted"),
+        ({"bmc": {"addr": "10.9.0.1"}}, "bmc.addr '10.9.0.1': Extra inputs are not permitted"),
         ({"gpus_power_cap": 5}, "gpus_power_cap Input should be greater than or equal to 30"),
         ({"gpus_worse": "ignore"}, "gpus_worse 'ignore' is not one of report, refuse"),
         ({"gpus_driver": "nvidia"}, "gpus_driver 'nvidia' is not one of distribution, repository, elsewhere"),
