@@ -30,10 +30,10 @@ from gpuadmin.lab.light import gpus as light_gpus
 from gpuadmin.lab.progress import Progress
 
 SITE = Path(os.environ.get("GPUADMIN_DEMO_SITE", "demo-site")).absolute()
-LAB = "demo"
+LAB = os.environ.get("GPUADMIN_DEMO_LAB", "demo")
 #: Images need machines that boot: where the rest is shown on light hosts, these have a lab and a site of their own.
-GROWN_LAB = "demo-grown"
-MACHINES_LAB, MACHINES_SITE = "demo-images", SITE.with_name(f"{SITE.name}-images")
+GROWN_LAB = f"{LAB}-grown"
+MACHINES_LAB, MACHINES_SITE = f"{LAB}-images", SITE.with_name(f"{SITE.name}-images")
 #: A site of no lab's, where this machine can have none.
 PLANS_SITE = SITE.with_name(f"{SITE.name}-plans")
 
@@ -50,7 +50,7 @@ class Part:
 PARTS = {
     "accounts": Part("a cluster, two accounts, a container, a GPU given and taken back, the dashboard", 4, 15),
     "slurm": Part(
-        "a fair queue: GPUs by `gpu get` and `gpu run`, a place in the queue, and all of it taken away again", 4, 0
+        "a fair queue: GPUs by `gpu get`, `gpu run` and `gpu jupyter`, a place in it, and all of it taken away", 6, 0
     ),
     "semester": Part("the end of a semester, and somebody who comes back", 2, 5),
     "adopt": Part("a cluster that people have set up by hand: read, put in order, taken over", 4, 0),
@@ -169,10 +169,12 @@ def slurm(light: bool) -> None:
         print("A queue is shown on light hosts with two GPUs each; this lab has none.")
         return
     title("A fair queue for GPUs: Slurm decides whose turn it is, and ssh stays open")
-    print(f"{CYAN}$ echo '{QUEUE}' > {QUEUE_FILE}; echo '{SLURM}' >> gpuadmin.yml{RESET}", flush=True)
+    notebooks = can_show_notebooks()
+    more = f"{SLURM}\n{notebooks}".rstrip()
+    print(f"{CYAN}$ echo '{QUEUE}' > {QUEUE_FILE}; echo '{more}' >> gpuadmin.yml{RESET}", flush=True)
     QUEUE_FILE.write_text(f"{QUEUE}\n")
     settings = SITE / "gpuadmin.yml"
-    settings.write_text(f"{settings.read_text().replace(SLURM, '').rstrip()}\n{SLURM}\n")
+    settings.write_text(f"{without_queue(settings.read_text())}\n{more}\n")
     run(GPUADMIN, "provision", "--yes")
 
     title(f"{minji} asks for a GPU, and uses it from her shell; {jiho} has a job over both nodes")
@@ -194,12 +196,45 @@ def slurm(light: bool) -> None:
     person(jiho, "node1", "scancel --me")
     until(lambda: "opened" not in person(minji, "node1", OPEN_GPUS, check=False), f"{minji}'s GPU is closed")
     until(lambda: "opened" not in person(jiho, "node2", OPEN_GPUS, check=False), "nobody opens one any more")
+    if notebooks:
+        notebook(minji)
     title("One command has a GPU for as long as it runs; then the queue is taken away again")
     opened = person(minji, "node1", f"gpu run --node node1 -- sh -c {shlex.quote(OPEN_GPUS)}", check=False)
     expect(opened.count("opened") == 1, f"{minji}'s command opens one")
-    settings.write_text(settings.read_text().replace(f"{SLURM}\n", ""))
+    settings.write_text(f"{without_queue(settings.read_text())}\n")
     run(GPUADMIN, "provision", "--yes")
     QUEUE_FILE.unlink()
+
+
+def without_queue(text: str) -> str:
+    """gpuadmin.yml without what the queue has in it."""
+    return re.sub(r"^(slurm|notebooks): .*\n", "", text, flags=re.MULTILINE).rstrip()
+
+
+def can_show_notebooks() -> str:
+    """What gpuadmin.yml has of notebooks, where a browser, a dashboard and JupyterLab's packages can be had."""
+    if not (MONITOR_FILE.exists() and shutil.which("chromium")):
+        print("A machine with chromium would show a notebook here.")
+        return ""
+    import demo_notebook
+
+    if demo_notebook.bring_packages(SITE, LAB):
+        return demo_notebook.SETTINGS
+    print("A machine that reaches a package index would show a notebook here.")
+    return ""
+
+
+def notebook(name: str) -> None:
+    """Somebody opens JupyterLab on a GPU, and gives it back."""
+    import demo_notebook
+
+    title(f"{name} opens a notebook on a GPU, in a browser as wide as a phone")
+    asked = person(name, "node1", "gpu jupyter --node node1")
+    path = SITE / "notebook.png"
+    at = demo_notebook.picture(LAB, name, key(name), asked, path)
+    expect(f"/node1/{name}/" in at, f"the page of {name}'s own JupyterLab: {path}")
+    person(name, "node1", "gpu release")
+    until(lambda: "opened" not in person(name, "node1", OPEN_GPUS, check=False), f"{name}'s GPU is closed")
 
 
 def adopt(light: bool) -> None:
