@@ -107,9 +107,9 @@ def test_the_monitor_host_acts_by_itself(watched: Cluster) -> None:
         assert not timers["idle"].endswith("failed")
 
         def alerts() -> list[str]:
-            return [str(one["timer"]) for one in asked(watched, 'ALERTS{alertname="TimerFailed"}')]
+            return [str(one["name"]) for one in asked(watched, 'ALERTS{alertname="TimerFailed"}')]
 
-        within(120, lambda: alerts() == ["drift"])
+        within(120, lambda: alerts() == ["gpuadmin-timer-drift.service"])
 
     # a site that does not name them has them no more
     watched.gpuadmin("provision", "--yes", "--limit", host)
