@@ -71,7 +71,7 @@ def slices() -> Iterator[dict[int, Path]]:
     made: dict[int, Path] = {}
     for uid in (MALLORY, ALICE):
         made[uid] = base / f"user-{uid}.slice/user@{uid}.service"
-        made[uid].mkdir(parents=True)
+        made[uid].mkdir(parents=True, exist_ok=True)  # a run that was killed has left it
         for path in (made[uid], made[uid] / "cgroup.procs", made[uid] / "cgroup.subtree_control"):
             os.chown(path, uid, uid)
     yield made
