@@ -19,8 +19,8 @@ from tests.support.notebook_wheels import INDEX, bring
 from tests.support.prometheus import free_port
 from tests.support.queued_cluster import SLURM, queued
 
-# slow: JupyterLab is installed, and a browser opened
-pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.slow]  # light hosts, which have GPUs
+# long: JupyterLab is installed, and a browser opened
+pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.long]  # light hosts, which have GPUs
 DASHBOARD, PORT = free_port(), free_port()
 SITE = f"""{SLURM}
 notebooks: {{port: {PORT}, index: '{INDEX}'}}

@@ -11,7 +11,7 @@ from tests.support.gated_cluster import NODE, opened
 from tests.support.lab_cluster import Cluster
 from tests.support.queued_cluster import CONTROLLER, queued
 
-pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.slow, pytest.mark.needs("cc")]
+pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.long, pytest.mark.needs("cc")]
 ECC = "GPU 0 (0000:01:00.0): 3 memory errors that ECC could not correct: reset or replace it"
 SICK = fake_driver.WHOLE.replace("ecc_uncorrected = 0", "ecc_uncorrected = 3", 1)
 FAN = "test ! -e /var/tmp/loud || { echo 'fan 3 stands still'; exit 1; }"
