@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import runpy
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,10 @@ class CustomBuildHook(BuildHookInterface[Any]):
         if version == "editable":
             return
         commit = runpy.run_path(str(Path(self.root) / "gpuadmin/commit.py"))["read_commit"]()
-        made = Path(self.directory) / "commit.txt"
-        made.parent.mkdir(parents=True, exist_ok=True)
-        made.write_text(f"{commit}\n", encoding="utf-8")
-        build_data["force_include"][str(made)] = "gpuadmin/commit.txt"
+        self.made = Path(tempfile.mkdtemp()) / "commit.txt"
+        self.made.write_text(f"{commit}\n", encoding="utf-8")
+        build_data["force_include"][str(self.made)] = "gpuadmin/commit.txt"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if version != "editable":
+            shutil.rmtree(self.made.parent)

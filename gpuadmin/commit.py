@@ -9,9 +9,10 @@ _HERE = Path(__file__).resolve().parent
 
 
 def read_commit() -> str:
-    """Return the commit and its day, such as `c6ef156b 2026-11-29`; in a checkout as git has it now, nothing if unknown.
+    """Return the commit and its day, such as `c6ef156b 2026-11-29`; nothing if unknown.
 
-    Packages and archives have it in commit.txt (hatch_build.py, .gitattributes). `-dirty`: there were changes beside it.
+    Packages and archives have it in commit.txt (hatch_build.py, .gitattributes); a checkout has what git says now, with
+    `-dirty` where something was changed since.
     """
     kept = (_HERE / "commit.txt").read_text(encoding="utf-8").strip()
     if not kept.startswith("$Format"):

@@ -184,8 +184,10 @@ def compare(hosts: tuple[str, ...], sections: tuple[str, ...], options: Options)
 @click.command("audit")
 @click.argument("hosts", metavar="[HOST]...", nargs=-1, shell_complete=pattern())
 @click.option("--record", is_flag=True, help="Write what is where into hardware.json of the site, after it was shown.")
+@click.option("--labels", metavar="FILE.html", type=click.Path(path_type=Path),
+              help="Write a page of labels for the machines, from what is recorded; ask no host.")  # fmt: skip
 @run_options()
-def audit(hosts: tuple[str, ...], record: bool, options: Options) -> int:
+def audit(hosts: tuple[str, ...], record: bool, labels: Path | None, options: Options) -> int:
     """Say which box is which and whose, what moved since it was recorded, and who has power over the hosts.
 
     First the boxes: place, owner and purpose as the inventory has them, and the chassis' serial number. Then GPUs,
@@ -196,10 +198,17 @@ def audit(hosts: tuple[str, ...], record: bool, options: Options) -> int:
     \b
     gpuadmin audit --record     # once, and whenever what it says is meant
     gpuadmin audit
+    gpuadmin audit --labels labels.html     # name, place, owner, serial number, a QR code to the dashboard
 
     Exit code 0: nothing found; 6: something was; 3: some host failed, or nothing was found and a part could not be
     looked at; 4: some host did not answer.
     """
+    if labels is not None:
+        if record:
+            raise click.UsageError("--labels asks no host, so there is nothing to --record: one after the other")
+        from gpuadmin.actions.labels import write_labels
+
+        return write_labels(options.site, hosts, labels, as_json=options.json)
     from gpuadmin.actions.audit import audit
 
     return audit(options, hosts, record=record)
