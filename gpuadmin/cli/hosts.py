@@ -384,8 +384,14 @@ def reboot(hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool,
 
 @click.command("shutdown")
 @power_options
+@click.option(
+    "--idle", type=click.IntRange(min=1), metavar="N", help="Only N nodes, of those that nobody is on, in turn."
+)
+@click.option("--place", default="", metavar="TEXT", help="Only hosts whose place in the inventory has this in it.")
 @run_options()
-def shutdown(hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool, options: Options) -> int:
+def shutdown(
+    hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool, idle: int | None, place: str, options: Options
+) -> int:
     """Switch hosts off: nodes first, and storage only when nobody mounts it. People are told first.
 
     A node with people on it is left out, unless you say how long they get. `gpuadmin power on` switches on those
@@ -394,10 +400,13 @@ def shutdown(hosts: tuple[str, ...], when_idle: bool, at: str | None, force: boo
     \b
     gpuadmin shutdown all --at 17:30        # the day the building loses power
     gpuadmin shutdown gpu3 --when-idle
+    gpuadmin shutdown gpu --idle 4 --place "room 301"       # it is too hot there: whose turn is longest ago
     """
     from gpuadmin.actions.shutdown import shutdown
 
-    return shutdown(options, hosts, when_idle=when_idle, at=at, force=force)
+    if idle is not None and (when_idle or at or force):
+        raise click.UsageError("--idle takes nodes that nobody is on: there is nobody to wait for or to send away")
+    return shutdown(options, hosts, when_idle=when_idle, at=at, force=force, idle=idle, place=place)
 
 
 @click.command("power")
