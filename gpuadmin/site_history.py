@@ -75,6 +75,11 @@ class SiteHistory:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaint, start_new_session=True,
         )  # fmt: skip
 
+    def fileno(self) -> int:
+        """The descriptor that keeps the ssh, and with it the lock."""
+        assert self._ssh.stdin is not None
+        return self._ssh.stdin.fileno()
+
     def ask(self, do: str, **asked: Any) -> Mapping[str, Any]:
         """Send a request and return its answer. Raises UnreachableError, also for a problem over there."""
         late = threading.Timer(SECONDS, self._ssh.kill)

@@ -1,17 +1,22 @@
 """maintain: a window is announced, held by Slurm and by nodes, moved, called off, and begun."""
 
 import json
+import os
+import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gpuadmin import records
 from gpuadmin.announcements import Announcements
-from gpuadmin.errors import UnreachableError
+from gpuadmin.errors import RefusedError, UnreachableError
+from gpuadmin.lock import site_lock
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.who import who
 from tests.support.fake_ansible import Ansible, Cli, ansible
@@ -199,6 +204,54 @@ def test_its_verb_runs_at_its_time(ansible: Ansible, cli: Cli, verbs: Verbs, mon
     assert states(cli) == ["done"]
     assert ansible.asked[-1].variables["gpuadmin_announcements"] == {"node1": []}
     assert cli("maintain", "--begin", one["id"], "--yes")[0] == 2, "it is over"
+
+
+VERB = """
+import os, pathlib, sys, time
+from gpuadmin.lock import site_lock
+site = pathlib.Path(sys.argv[sys.argv.index("--site") + 1])
+with site_lock(site / "runs", "reboot") as lock:
+    (site / "verb").write_text(f"{os.getpid()} {lock}")
+    time.sleep(60)
+"""
+
+
+@pytest.mark.holds("a verb whose window was killed keeps the site's lock, here and on the storage host")
+def test_a_window_that_is_killed_leaves_the_lock_to_its_verb(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is short of memory kills a process; its verb goes on, and nobody else may begin."""
+    one, site = announced(ansible, cli, monkeypatch), Path(str(ansible.site))
+    read, write = os.pipe()  # the storage host's side ends, and with it the lock, when nobody has this open any more
+    history = SimpleNamespace(keep=lambda identity: None, hold=lambda verb: None, fileno=lambda: write)
+    monkeypatch.setattr("gpuadmin.session._locked_everywhere", lambda session, stack: history)
+    program = site / "python"
+    program.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {site}/verb.py "$@"\n')
+    program.chmod(0o755)
+    (site / "verb.py").write_text(VERB)
+    monkeypatch.setattr("gpuadmin.actions.maintain.sys.executable", str(program))
+    killed = os.fork()
+    if killed == 0:
+        cli("maintain", "--begin", one["id"], "--yes")
+        os._exit(1)
+    os.close(write)
+    for _ in range(300):
+        if (site / "verb").exists() and (site / "verb").read_text():
+            break
+        time.sleep(0.1)  # two interpreters start
+    number, lock = (site / "verb").read_text().split()
+    try:
+        os.kill(killed, signal.SIGKILL)
+        os.waitpid(killed, 0)
+        assert lock == "None"
+        with pytest.raises(RefusedError), site_lock(site / "runs", "provision"):
+            pass
+        os.set_blocking(read, False)
+        with pytest.raises(BlockingIOError):
+            os.read(read, 1)
+    finally:
+        os.kill(int(number), signal.SIGKILL)
+        os.close(read)
 
 
 @pytest.mark.holds("a window is not begun a second time by itself")
