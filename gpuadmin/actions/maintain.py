@@ -111,7 +111,7 @@ def _run(verb: Sequence[str], session: Session) -> int:
     agreed = ["--check"] if options.check else ["--yes"] if options.yes else []
     command = [sys.executable, "-P", "-m", "gpuadmin", verb[0], "--site", site, *agreed, *verb[1:]]
     # guard: a verb whose window was killed keeps the site's lock, here and on the storage host -> []
-    handed = [one for one in (session.lock, history and history.fileno()) if one is not None]
+    handed = [one for one in (session.lock, history.fileno() if history else None) if one is not None]
     environment = {**os.environ, HANDED_ON: str(session.lock)}
     with Popen(command, stdout=sys.stderr if options.json else None, pass_fds=handed, env=environment) as process:
         while True:

@@ -229,7 +229,7 @@ def test_a_host_that_has_come_back(
 ) -> None:
     """Between the plan and the answer to its question somebody has rebooted it, and people work there."""
     power = ["on"]
-    monkeypatch.setattr(controls, "_ipmi", lambda bmc, wanted: power.append(wanted or power[-1]) or power[-1])
+    monkeypatch.setattr(controls, "_ipmi", lambda bmc, wanted: power.append(wanted) if wanted else power[-1])
     bmc = Bmc("gpu1", "ipmi", "127.0.0.1", machine[0], "10.9.0.1")
     seen = operations.bring(bmc, BmcsOrder([bmc], "off", ["gpu1"], answering, 1), acts=True)
     assert (seen.state, "it was not cut off" in seen.problem) == (state, not answering)
