@@ -129,9 +129,12 @@ def _find(session: Session, patterns: Sequence[str]) -> tuple[list[Target], dict
             needs = {"address": bmc.address, "user": bmc.user, f"password_file (or {PASSWORD_VARIABLE})": password}
         if lacks := [name for name, value in needs.items() if not value]:
             raise ConfigError(f"{one.name}: its bmc has no {' and no '.join(lacks)}", hint=f"see {the_page('power')}")
-        port = hosts[one.name].port if one.address == hosts[one.name].address else 22
-        given = {"name": one.name, "host": one.address, "ssh": port, "macs": macs, "password": password or ""}
-        order[one.name] = given | {"user": bmc.user or "", **bmc.model_dump(include={"kind", "address", "key"})}
+        port = hosts[one.name].port
+        # guard: a host whose sshd has another port on the cluster's network is not taken for a hung one -> 0
+        also = 22 if one.address != hosts[one.name].address and port != 22 else 0
+        given = {"name": one.name, "host": one.address, "ssh": port, "also": also, "macs": macs}
+        given |= {"user": bmc.user or "", "password": password or ""}
+        order[one.name] = given | bmc.model_dump(include={"kind", "address", "key"})
     if not order:
         names = listed([one.name for one in named])
         raise ConfigError(f"no bmc in the inventory: {names}", hint=f"see {the_page('power')}")

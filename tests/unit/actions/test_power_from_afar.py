@@ -82,6 +82,25 @@ def test_status(cluster: Cluster, cli: Cli) -> None:
     assert [one["password"] for one in asked.variables["gpuadmin_bmcs"]] == ["secret"] * 3
 
 
+@pytest.mark.holds("a host whose sshd has another port on the cluster's network is not taken for a hung one")
+@pytest.mark.parametrize(
+    ("variables", "ports"),
+    [
+        ("ansible_host: 127.0.0.1, ansible_port: 2222, gpuadmin_address: 10.0.0.7", (2222, 22)),
+        ("ansible_host: 127.0.0.1, ansible_port: 22, gpuadmin_address: 10.0.0.7", (22, 0)),
+        ("ansible_host: 127.0.0.1, ansible_port: 2222", (2222, 0)),
+    ],
+)
+def test_where_a_host_is_looked_for(
+    cluster: Cluster, cli: Cli, tmp_path: Path, variables: str, ports: tuple[int, int]
+) -> None:
+    """The port may be of a forward, and the host's own 22; or sshd's own everywhere."""
+    (tmp_path / "site/inventory/own.yml").write_text(f"gpu: {{hosts: {{node1: {{{variables}}}}}}}\n")
+    assert cli("power", "status", "node1")[0] == 0
+    (asked,) = cluster.asked[-1].variables["gpuadmin_bmcs"]
+    assert (asked["ssh"], asked["also"]) == ports
+
+
 #: Action and hosts, how BMCs see hosts, who does not answer, what is done.
 CASES: list[tuple[str, dict[str, Any], str, list[str]]] = [
     ("off node1", {}, "", ["shutdown node1", "off node1 from storage1, cut "]),

@@ -248,6 +248,12 @@ def test_wake_on_lan(machine: tuple[int, Callable[[], None]]) -> None:
         assert asked(sleeping, "off") == ("unknown", "")
 
 
+def test_a_host_answers_at_either_port(machine: tuple[int, Callable[[], None]]) -> None:
+    for ports in ((machine[0], free_port()), (free_port(), machine[0]), (machine[0], 0)):
+        assert operations.look(Bmc("pc1", "wol", "127.0.0.1", ports[0], also=ports[1])).answers
+    assert not operations.look(Bmc("pc1", "wol", "127.0.0.1", free_port(), also=free_port())).answers
+
+
 def test_a_host_that_hangs_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its kernel takes the connection, and nobody says a word."""
     with socket.create_server(("127.0.0.1", 0)) as server:

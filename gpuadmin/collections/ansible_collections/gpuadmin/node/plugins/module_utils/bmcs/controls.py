@@ -18,7 +18,8 @@ PATIENCE = ("-N", "2", "-R", "3")  # ipmitool's own values make half a minute of
 
 @dataclass(frozen=True)
 class Bmc:
-    """A host's BMC. ``host``, ``ssh``: where its own ssh answers. ``key``: of its certificate, as the site has it."""
+    """A host's BMC. ``host``, ``ssh``: where its own ssh answers; ``also``: another port where it may. ``key``: of its
+    certificate, as the site has it."""
 
     name: str
     kind: Literal["redfish", "ipmi", "wol"]
@@ -29,6 +30,7 @@ class Bmc:
     password: str = ""
     key: str = ""
     macs: Sequence[str] = ()
+    also: int = 0
 
     def place(self, port: int) -> tuple[str, int]:
         """Its host and port; ``port`` where its address names none."""

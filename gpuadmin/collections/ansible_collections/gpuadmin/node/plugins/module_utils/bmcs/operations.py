@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -75,12 +76,10 @@ def bring(bmc: Bmc, order: BmcsOrder, *, acts: bool) -> Supply:
 
 def look(bmc: Bmc, wanted: str = "") -> Supply:
     """Switch a host where that is wanted, and say how it is, whether its ssh answers here, and what is wrong."""
-    answers, state, problem = True, "unknown", ""
-    try:
-        with socket.create_connection((bmc.host, bmc.ssh), timeout=10) as ssh:
-            answers = ssh.recv(4) == b"SSH-"  # the kernel of a host that hangs still takes connections
-    except OSError:
-        answers = False
+    answers, state, problem = False, "unknown", ""
+    for port in filter(None, (bmc.ssh, bmc.also)):
+        with suppress(OSError), socket.create_connection((bmc.host, port), timeout=10) as ssh:
+            answers = answers or ssh.recv(4) == b"SSH-"  # the kernel of a host that hangs still takes connections
     try:
         state = control(bmc, wanted)
     except (NodeError, OSError) as error:
