@@ -14,8 +14,7 @@ from pathlib import Path
 from gpuadmin.errors import GpuadminError, RefusedError
 from gpuadmin.who import who
 
-#: In the environment of a verb that a run waits for: the descriptor by which it has that run's lock.
-HANDED_ON = "GPUADMIN_LOCK"
+HANDED_ON = "GPUADMIN_LOCK"  # for a verb that a run waits for: the descriptor by which it has that run's lock
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import Session, opened
+from gpuadmin.site_history import find_keeper
 
 __all__ = ["begin_due", "begin_window", "list_announcements", "maintain", "take_back"]
 
@@ -88,6 +89,9 @@ def begin_window(options: Options, name: str, *, again: bool = True) -> int:
             raise RefusedError(f"the window is {times}", hint=_ways(one))
         if not again:
             _refuse_begun(record, one)
+            alone = session.lock is not None and session.history is None and find_keeper(session.site) is not None
+            if alone:  # guard: no window begins by itself where nobody says what other machines did of it
+                raise RefusedError("the storage host does not say what other machines did of it", hint=_ways(one))
         builder = PlanBuilder(one.beginning)
         builder.add("site", window.command or "it is over")
         session.planned(builder.build())

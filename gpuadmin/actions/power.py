@@ -101,13 +101,11 @@ def power(options: Options, action: str, patterns: Sequence[str], *, hard: bool,
         queue.left(run)
         if run.code:  # guard: no host is cut off after a step that did not succeed
             run, cut = with_all(run, cut), []
-        if not run.interrupted:  # guard: who interrupts a switch begins nothing more -> True
-            run = run.then(bmcs.switch("off", [*sorted(gone), *cut], cut))
+        run = run.then(bmcs.switch("off", [] if run.interrupted else [*sorted(gone), *cut], cut))
         off = {*gone, *cut, *(name for name, one in bmcs.seen.items() if one["state"] != "on")} - {*run.bad}
         for names in steps:
-            if not run.interrupted and (
-                action != "on" or not run.code  # guard: nodes stay off where the storage host does not come
-            ):
+            # guard: nodes stay off where the storage host does not come, or somebody interrupts -> True
+            if not run.interrupted and (action != "on" or not run.code):
                 run = run.then(bmcs.switch("on", [name for name in names if name in off]))
         if steps and not session.check:
             away(session, [*run.hosts]).resume([name for name, found in run.hosts.items() if not found.bad])

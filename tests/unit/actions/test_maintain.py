@@ -18,6 +18,7 @@ from gpuadmin.announcements import Announcements
 from gpuadmin.errors import RefusedError, UnreachableError
 from gpuadmin.lock import site_lock
 from gpuadmin.results import HostResult, RunResult
+from gpuadmin.site_history import NOT_YET
 from gpuadmin.who import who
 from tests.support.fake_ansible import Ansible, Cli, ansible
 
@@ -337,6 +338,22 @@ def test_a_storage_host_that_is_lost_meanwhile(
     monkeypatch.setattr("gpuadmin.session._locked_everywhere", lambda session, stack: Lost())
     assert cli("maintain", "--begin", one["id"], "--yes")[0] == 4
     assert verbs.ran == []
+
+
+@pytest.mark.holds("no window begins by itself where nobody says what other machines did of it")
+def test_a_storage_host_that_lost_the_history(
+    ansible: Ansible, cli: Cli, verbs: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after it was installed again: any other run goes on and brings it back."""
+    announced(ansible, cli, monkeypatch)
+    (Path(str(ansible.site)) / "gpuadmin.yml").write_text("name: test\nruns: {shared: true}\n")
+
+    def lost(site: object, host: object) -> None:
+        raise UnreachableError(f"storage1: {NOT_YET}")
+
+    monkeypatch.setattr("gpuadmin.session.SiteHistory", lost)
+    code, _, err = cli("maintain", "--due", "--yes")
+    assert (code, "what other machines did" in err, verbs.ran) == (5, True, [])
 
 
 def test_a_site_without_a_queue(ansible: Ansible, cli: Cli) -> None:

@@ -126,7 +126,7 @@ def test_nothing_is_done_that_was_not_confirmed(cluster: Cluster, cli: Cli) -> N
     assert "give --yes" in out + err
 
 
-@pytest.mark.holds("nodes stay off where the storage host does not come")
+@pytest.mark.holds("nodes stay off where the storage host does not come, or somebody interrupts")
 def test_nodes_stay_off_where_storage_does_not_come(
     cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
