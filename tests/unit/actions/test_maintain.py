@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -285,6 +286,42 @@ def test_a_window_that_nobody_began_in_time(
     assert [ran[0] for ran in verbs.ran] == ["upgrade"]
     code, _, err = cli("maintain", "--due", "--yes")
     assert (code, f"window {one['id']} was not begun by 2099-01-01 20:00" in err) == (5, True)
+
+
+def test_what_is_left_alone_when_its_time_comes(
+    ansible: Ansible, cli: Cli, verbs: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window without a verb is somebody's work by hand, and goes on; one of another day is over."""
+    prepare(ansible, queue=False)
+    assert cli(*WINDOW)[0] == 0
+    (one,) = shown(cli)
+    monkeypatch.setattr(time, "time", lambda: one["begin"] + 1)
+    assert cli("maintain", "--due", "--yes")[0] == 0
+    assert shown(cli) == [one]
+    assert cli(*WINDOW[:-1], "node2", "--", "reboot", "node2")[0] == 0
+
+    class Later(date):
+        @classmethod
+        def today(cls) -> date:
+            return date(2099, 1, 3)
+
+    monkeypatch.setattr(time, "time", lambda: one["begin"] + 2 * 86400)
+    monkeypatch.setattr("gpuadmin.actions.maintain.date", Later)
+    assert cli("maintain", "--due", "--yes")[0] == 0, "it is not told for ever"
+    assert verbs.ran == []
+
+
+def test_a_window_whose_nodes_slurm_keeps_is_not_over(
+    ansible: Ansible, cli: Cli, verbs: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(ansible)
+    assert cli(*WINDOW)[0] == 0
+    (one,) = shown(cli)
+    monkeypatch.setattr(time, "time", lambda: one["begin"] + 1)
+    ansible.answer = RunResult({"storage1": HostResult("failed", message="no")})
+    assert cli("maintain", "--begin", one["id"], "--yes")[0] == 3
+    assert ansible.asked[-1].playbook == "run", "logins still show it"
+    assert states(cli) == [f"begun by {who()}: failed"]
 
 
 def other_machine(site: Path, run: dict[str, Any], result: dict[str, Any] | None) -> None:
