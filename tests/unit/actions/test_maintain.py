@@ -93,6 +93,8 @@ def test_it_is_moved_and_called_off(ansible: Ansible, cli: Cli) -> None:
     (old,) = shown(cli)
     later = ("--from", "2099-01-02 18:00", "--until", "2099-01-02 20:00")
     assert cli("maintain", "--move", old["id"], *TIMES, "--yes")[0] == 2, "it is at that time already"
+    assert cli("maintain", "--move", old["id"], *later, "--check")[0] == 0
+    assert shown(cli) == [old]
     code, _, err = cli("maintain", "--move", old["id"], *later, "--yes")
     assert code == 0, err
     (new,) = shown(cli)
@@ -286,6 +288,19 @@ def test_a_window_that_nobody_began_in_time(
     assert [ran[0] for ran in verbs.ran] == ["upgrade"]
     code, _, err = cli("maintain", "--due", "--yes")
     assert (code, f"window {one['id']} was not begun by 2099-01-01 20:00" in err) == (5, True)
+
+
+def test_what_is_told_again_somewhere_is_over_only_where_all_have_it(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that still shows a window has it; the records of all machines say so."""
+    one = announced(ansible, cli, monkeypatch, now=False)
+    code, out, _ = cli("maintain", "--cancel", one["id"], "--limit", "node2", "--yes", "--json")
+    assert (code, json.loads(out)["result"]["over"], shown(cli)) == (0, [], [one])
+    ansible.answer = RunResult({"node1": HostResult("failed", message="no")})
+    later = ("--from", "2099-01-02 18:00", "--until", "2099-01-02 20:00")
+    code, out, _ = cli("maintain", "--move", one["id"], *later, "--yes", "--json")
+    assert (code, json.loads(out)["result"].get("over"), one in shown(cli)) == (3, None, True)
 
 
 def test_what_is_left_alone_when_its_time_comes(

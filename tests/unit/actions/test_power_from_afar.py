@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,40 @@ def test_what_is_refused(cluster: Cluster, cli: Cli, line: str, seen: dict[str, 
     code, out, err = cli("power", *line.split(), "--yes")
     assert (code, cluster.did) == (5, [])
     assert why in out + err
+
+
+def test_who_answers_and_cannot_be_looked_at_is_not_cut_off(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.seen["node1"] = HUNG
+
+    def run(invocation: Invocation, **callbacks: object) -> RunResult:
+        if invocation.variables.get("gpuadmin_power_tasks") == "look":
+            return RunResult({"node1": HostResult("failed", message="Missing sudo password")})
+        return cluster.run(invocation, **callbacks)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    code, out, err = cli("power", "off", "node1", "--yes")
+    assert (code, cluster.did) == (5, []), out + err
+    assert "Missing sudo password" in out + err
+
+
+def test_nothing_cuts_off_a_pc(cluster: Cluster, cli: Cli, tmp_path: Path) -> None:
+    pc = 'gpu: {hosts: {node1: {bmc: {kind: wol, mac: "02:00:5e:00:53:01"}}}}\n'
+    (tmp_path / "site/inventory/own.yml").write_text(pc)
+    cluster.seen["node1"] = HUNG | {"state": "unknown"}
+    del cluster.reports["node1"]
+    code, out, err = cli("power", "off", "node1", "--yes")
+    assert (code, cluster.did) == (5, [])
+    assert "Wake-on-LAN switches nothing off" in out + err
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_the_plan_says_what_is_lost(cluster: Cluster, cli: Cli, tmp_path: Path, hard: bool) -> None:
+    code, _, err = cli("power", "off", "node1", "--check", "--json", *(["--hard"] if hard else []))
+    assert code == 0, err
+    (record,) = (tmp_path / "site/runs").glob("*-power-*/run.json")
+    assert json.loads(record.read_text())["plan"]["destroys"] is hard
 
 
 @pytest.mark.parametrize(

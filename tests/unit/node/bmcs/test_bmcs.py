@@ -201,6 +201,31 @@ def test_an_answer_without_an_end(endless: tuple[Bmc, Callable[[], int]], monkey
     assert endless[1]() < 16 << 20
 
 
+@pytest.mark.needs("curl", "openssl")
+def test_what_root_has_set_for_curl_gets_no_password(
+    emulator: Bmc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host that asks may reach the world by a proxy only, and BMCs by none."""
+    (tmp_path / ".curlrc").write_text("output = /dev/null\n")
+    monkeypatch.setenv("CURL_HOME", str(tmp_path))
+    for name in ("https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+    assert asked(emulator)[1] == ""
+
+
+def test_a_bmc_with_a_problem_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    def control(bmc: Bmc, wanted: str) -> str:
+        told.append(wanted)
+        raise NodeError("it has 2 systems")
+
+    monkeypatch.setattr(operations, "control", control)
+    bmc = Bmc("gpu1", "redfish", "127.0.0.1", free_port())
+    assert operations.bring(bmc, BmcsOrder([bmc], "off", ["gpu1"]), acts=True).problem == "it has 2 systems"
+    assert told == [""]
+
+
 def test_a_bmc_sends_us_nowhere_else() -> None:
     bmc = Bmc("gpu1", "redfish", "127.0.0.1", address="10.9.0.1", user="admin", password="secret")
     with pytest.raises(NodeError, match="an address that is not its own"):
