@@ -398,6 +398,12 @@ def test_scratch_in_one_of_several_directories_is_shown(docker: Docker) -> None:
     assert (found["path"], found["amount"]["most"]) == (str(own), 100 * MB)
 
 
+def test_dockers_data_is_held_once() -> None:
+    """A site may wipe it as scratch, too; one place has one amount."""
+    wanted = Amounts(docker="100M", data="/local", scratch="50M", scratch_in=["/local", "/other"])
+    assert (wanted.directories(amounts.SCRATCH), wanted.directories(amounts.DOCKER)) == (["/other"], ["/local"])
+
+
 def test_what_is_no_persons_scratch_has_no_amount(docker: Docker) -> None:
     run("btrfs", "subvolume", "create", docker.disk.local / "datasets")
     (docker.disk.local / "jiho").mkdir()
