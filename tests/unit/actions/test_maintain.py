@@ -429,7 +429,7 @@ def test_a_site_without_a_queue(ansible: Ansible, cli: Cli) -> None:
         ((*TIMES, "--reason", "x", "storage1"), "this names no node"),
         ((*TIMES, "--reason", "x", "node1", "--", "rebot", "node1"), "rebot is no verb of gpuadmin"),
         ((*TIMES, "--reason", "x", "node1", "--", "reboot", "--idle", "node1"), "No such option '--idle'"),
-        ((*TIMES, "--reason", "x", "node1", "--", "top"), "No such option '--yes'"),  # nobody is there to agree
+        ((*TIMES, "--reason", "x", "node1", "--", "check"), "No such option '--yes'"),  # nobody is there to agree
         ((*TIMES, "node1"), "HOSTS need --from, --until and --reason"),
         (TIMES, "which nodes?"),
         (("--cancel", "x", "--move", "y"), "one of them"),
