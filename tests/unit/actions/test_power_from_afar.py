@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpuadmin.actions.shared.queue import mark_of
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Cli
@@ -210,6 +211,29 @@ def test_what_is_refused(cluster: Cluster, cli: Cli, line: str, seen: dict[str, 
     code, out, err = cli("power", *line.split(), "--yes")
     assert (code, cluster.did) == (5, [])
     assert why in out + err
+
+
+def test_who_does_not_come_takes_no_jobs(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    site, told = tmp_path / "site", list[Any]()
+    (site / "gpuadmin.yml").write_text((site / "gpuadmin.yml").read_text() + "slurm: {}\n")
+    (site / "inventory/queue.yml").write_text("slurm: {hosts: {storage1: {}}}\n")
+    closed = [{"name": name, "state": "drained", "reason": f"{mark_of('power', site)} by root"}
+              for name in ("node1", "node2")]  # fmt: skip
+    says = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": closed}})})
+    cluster.seen |= {"node1": OFF, "node2": OFF}
+
+    def run(invocation: Invocation, **callbacks: object) -> RunResult:
+        if invocation.variables.get("gpuadmin_bmc_switch") == "on" and not invocation.check:
+            cluster.seen["node2"] = OFF | {"problem": "ssh does not answer yet"}
+        if invocation.playbook == "drain":
+            told.append(invocation.variables["gpuadmin_drain"]["nodes"])
+        return says if invocation.playbook in ("queue", "drain") else cluster.run(invocation, **callbacks)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    assert cli("power", "on", "node1", "node2", "--yes")[0] == 3
+    assert told == [["node1"]]
 
 
 def test_who_answers_and_cannot_be_looked_at_is_not_cut_off(
