@@ -55,7 +55,7 @@ def test_the_second_is_told_who_holds_the_lock_and_since_when(tmp_path: Path) ->
 
 TRIES = (
     "import pathlib, sys; from gpuadmin.lock import site_lock\n"
-    "with site_lock(pathlib.Path(sys.argv[1]), 'reboot') as lock: print(lock, flush=True); sys.stdin.read()"
+    "with site_lock(pathlib.Path(sys.argv[1]), 'reboot'): pass"
 )
 
 
@@ -63,7 +63,7 @@ TRIES = (
 @pytest.mark.parametrize(
     ("handed", "number"),
     [
-        (False, "{lock}"),  # another run of whoever started the one that has it
+        (False, "{lock}"),  # a child of the run that has it, or in another container of one with the same number
         (True, "0"),
         (False, "none"),
         (True, "{other}"),  # the file, opened once more
@@ -78,20 +78,6 @@ def test_nobody_goes_on_beside_a_lock_that_was_not_handed_on(tmp_path: Path, han
         done = subprocess.run(
             command, env=given, pass_fds=passed, capture_output=True, text=True, check=False, input=""
         )
-    assert "RefusedError: the site is locked" in done.stderr
-
-
-@pytest.mark.needs("unshare")
-@pytest.mark.root
-def test_a_number_of_a_process_is_no_proof(tmp_path: Path) -> None:
-    """In two containers the run that has the lock and what has started the other one are both process 1."""
-    apart = ["unshare", "--pid", "--fork", "--kill-child"]
-    command = [sys.executable, "-c", TRIES, str(tmp_path)]
-    with subprocess.Popen([*apart, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
-        assert first.stdout is not None
-        assert first.stdout.readline()
-        shell = [*apart, "sh", "-c", '"$@"; exit $?', "sh", *command]
-        done = subprocess.run(shell, capture_output=True, text=True, check=False, input="")
     assert "RefusedError: the site is locked" in done.stderr
 
 
