@@ -398,16 +398,6 @@ def test_scratch_in_one_of_several_directories_is_shown(docker: Docker) -> None:
     assert (found["path"], found["amount"]["most"]) == (str(own), 100 * MB)
 
 
-@pytest.mark.holds("a place that a power cut left half made keeps nobody from theirs")
-@pytest.mark.holds("a place is its person's before it has its name")
-def test_a_place_that_a_power_cut_left_half_made(docker: Docker) -> None:
-    docker.hold()
-    run("btrfs", "subvolume", "create", docker.data / ".minji.gpuadmin-new")
-    assert docker.place().stat().st_uid == MINJI
-    assert btrfs.inspect(str(docker.data / "minji")) is not None
-    assert [one.name for one in docker.data.iterdir()] == ["minji"]
-
-
 def test_dockers_data_is_held_once() -> None:
     """A site may wipe it as scratch, too; one place has one amount."""
     wanted = Amounts(docker="100M", data="/local", scratch="50M", scratch_in=["/local", "/other"])
