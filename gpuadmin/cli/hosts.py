@@ -203,15 +203,11 @@ def audit(hosts: tuple[str, ...], record: bool, labels: Path | None, options: Op
     Exit code 0: nothing found; 6: something was; 3: some host failed, or nothing was found and a part could not be
     looked at; 4: some host did not answer.
     """
-    if labels is not None:
-        if record:
-            raise click.UsageError("--labels asks no host, so there is nothing to --record: one after the other")
-        from gpuadmin.actions.labels import write_labels
-
-        return write_labels(options.site, hosts, labels, as_json=options.json)
+    if labels is not None and record:
+        raise click.UsageError("--labels asks no host, so there is nothing to --record: one after the other")
     from gpuadmin.actions.audit import audit
 
-    return audit(options, hosts, record=record)
+    return audit(options, hosts, record=record, labels=labels)
 
 
 @click.command("hand-over")
