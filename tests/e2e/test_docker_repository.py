@@ -15,6 +15,7 @@ import pytest
 from tests.support import fake_driver
 from tests.support.lab_cluster import MAKE_IMAGE, OPEN, REPOSITORY, Cluster
 
+# slow until it has passed
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.needs("cc"), pytest.mark.needs("gpg")]
 
 NODE, PLACE = "node1", "/var/tmp/repository"

@@ -19,6 +19,7 @@ CLUSTERS = {
     "ubuntu": {"storage1": "24.04", "node1": "26.04", "node2": "22.04"},
     "mixed": {"storage1": "24.04", "node1": "12", "node2": "22.04", "node3": "24.04", "node4": "13"},
 }
+#: Its verbs were run by hand; these tests are slow until they have passed.
 MIXED = pytest.mark.parametrize("cluster", ["mixed"], indirect=True)
 #: What an admin types, and how it may end where nothing is wrong: hosts of several releases differ (6), and light hosts
 #: have no hardware to read (3).
