@@ -65,11 +65,12 @@ def test_docker_comes_from_the_site_s_repository(cluster: Cluster, served: dict[
     with cluster.settings(lambda text: text + docker(served["other"])):
         # the distribution's is there: it is removed by nobody but an admin
         assert "docker.io is installed, and the site wants docker-ce in its place" in provision(cluster, 3)
-        cluster.admin(
-            NODE,
-            f"{OPEN}; DEBIAN_FRONTEND=noninteractive apt-get -qq -y remove docker.io containerd runc docker-cli "
-            "rootlesskit 2>&1; btrfs property set -ts / ro true",
+        removed = (
+            "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' docker.io containerd runc docker-cli rootlesskit "
+            "2>/dev/null | sed -n 's/^ii *//p'"
         )
+        remove = f"DEBIAN_FRONTEND=noninteractive apt-get -qq -y remove $({removed}) 2>&1"
+        cluster.admin(NODE, f"{OPEN}; {remove}; btrfs property set -ts / ro true")
         said = provision(cluster, 3)
         assert "the index of packages cannot be fetched" in said, "somebody else has signed it"
         assert cluster.ssh("admin", NODE, "dpkg -s docker-ce").returncode != 0
