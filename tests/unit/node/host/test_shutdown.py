@@ -99,6 +99,8 @@ def test_which_jobs_run() -> None:
         "gpuadmin-disk-room.service loaded activating start Keep room on disks that people cannot fill\n"
         "gpuadmin-disk-usage.service loaded activating start Measure what people's files take\n"
         "gpuadmin-gpu-devices.service loaded activating start Name the GPUs for containers\n"
+        "gpuadmin-cluster.service loaded activating start Fetch the cluster's state\n"
+        "gpuadmin-logs.service loaded activating start Delete what is old\n"
     )
     kept = (
         "Restart=no\nId=gpuadmin-backup.service\nTriggeredBy=gpuadmin-backup.timer\n\n"

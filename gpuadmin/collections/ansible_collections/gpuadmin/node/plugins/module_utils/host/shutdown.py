@@ -99,11 +99,9 @@ def _read(*path: str) -> str:
 
 #: What timers start, a boot or the next time as well, and what may be cut at any point. Some of them wait for a driver
 #: that hangs, or read disks all night.
+_TIMED = "cluster disk-room disk-usage gpu-check gpu-devices gpu-gate logs metrics-queue queue"
 # guard: what starts again by itself keeps no host from being switched off -> ()
-BY_THEMSELVES = tuple(
-    f"gpuadmin-{name}.service"
-    for name in ("gpu-gate", "gpu-devices", "gpu-check", "disk-room", "disk-usage", "queue", "metrics-queue")
-)
+BY_THEMSELVES = tuple(f"gpuadmin-{name}.service" for name in _TIMED.split())
 
 
 def jobs(run: Runner = look) -> list[str]:
