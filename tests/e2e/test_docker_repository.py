@@ -7,7 +7,7 @@ has in its own, but for runc, which is the node's: a newer one needs a newer C l
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -50,9 +50,10 @@ def served(cluster: Cluster, tmp_path: Path) -> Iterator[dict[str, Path]]:
     cluster.admin("storage1", f"systemctl stop repository; rm -r {PLACE}")
 
 
-def docker(key: Path) -> str:
+def docker(key: Path) -> Callable[[str], str]:
+    """Return how gpuadmin.yml changes for the repository, signed with this key."""
     where = f"url: 'http://10.77.0.10:8091', key: {key}, suite: stable, components: [test]"
-    return f"\ndocker: {{repository: {{{where}}}}}\n"
+    return lambda text: text.replace("\ndocker:\n", f"\ndocker:\n  repository: {{{where}}}\n")
 
 
 def provision(cluster: Cluster, code: int) -> str:
@@ -62,7 +63,7 @@ def provision(cluster: Cluster, code: int) -> str:
 def test_docker_comes_from_the_site_s_repository(cluster: Cluster, served: dict[str, Path]) -> None:
     cluster.add("minji")
     cluster.person("minji", NODE, MAKE_IMAGE)
-    with cluster.settings(lambda text: text + docker(served["other"])):
+    with cluster.settings(docker(served["other"])):
         # the distribution's is there: it is removed by nobody but an admin
         assert "docker.io is installed, and the site wants docker-ce in its place" in provision(cluster, 3)
         removed = (
@@ -74,7 +75,7 @@ def test_docker_comes_from_the_site_s_repository(cluster: Cluster, served: dict[
         said = provision(cluster, 3)
         assert "the index of packages cannot be fetched" in said, "somebody else has signed it"
         assert cluster.ssh("admin", NODE, "dpkg -s docker-ce").returncode != 0
-    with cluster.settings(lambda text: text + docker(served["own"])):
+    with cluster.settings(docker(served["own"])):
         provision(cluster, 0)
         assert cluster.admin(NODE, "dpkg-query -W -f '${Version}' docker-ce") == "5:99.0"
         assert "'status': 'ok'" in provision(cluster, 0)
