@@ -26,7 +26,7 @@ make() {
 make docker-ce docker.io 'docker-ce-cli, containerd.io' 'dockerd docker-proxy'
 make docker-ce-cli docker.io,docker-cli '' docker
 make containerd.io containerd,runc '' 'containerd containerd-shim-runc-v2 runc'
-make docker-ce-rootless-extras docker.io,rootlesskit docker-ce rootlesskit
+make docker-ce-rootless-extras docker.io,rootlesskit docker-ce 'rootlesskit rootlesskit-docker-proxy'
 list=test/binary-amd64/Packages
 { printf 'Origin: Lab\nSuite: stable\nCodename: stable\nArchitectures: amd64\nComponents: test\nDate: %s\nSHA256:\n' "$(date -Ru)"
   echo " $(sha256sum $www/$list | cut -d' ' -f1) $(stat -c %s $www/$list) $list"; } > $www/Release
