@@ -33,6 +33,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "status": "Show the whole cluster on one screen.",
         "diagnose": "Say why something does not work, and what to do.",
         "disk": "Show whose files fill the disks.",
+        "install": "Make an empty machine a node, from a stick.",
         "bootstrap": "Make machines ready: admin account, key, sudo, Python.",
         "provision": "Set nodes and the storage host up.",
         "drift": "Report where hosts differ from the site.",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gpuadmin.cli._complete import paths, pattern, people
+from gpuadmin.cli._complete import hosts, paths, pattern, people
 from gpuadmin.cli._options import (
     HostCommand,
     WholeNumber,
@@ -97,6 +97,49 @@ def disk(name: str | None, options: Options) -> int:
     from gpuadmin.actions.disk import show_disk
 
     return show_disk(options, name)
+
+
+@click.command("install")
+@click.argument("host", metavar="[HOST]", required=False, shell_complete=hosts())
+@click.option("--stick", metavar="FILE", type=click.Path(path_type=Path), help="Make the site's stick: this file.")
+@click.option("--image", metavar="NAME", help="With --stick: the image.  [default: the newest with a full stream]")
+@click.option(
+    "--kernel", "arguments", metavar="TEXT", default="",
+    help="With --stick: what kernels are told beside (console=ttyS0), on the stick and on the nodes.",
+)  # fmt: skip
+@click.option("--mac", metavar="MAC", help="A MAC address of the machine: another machine refuses.")
+@click.option("--disk", metavar="BY-ID", help="Its disk, by its name in /dev/disk/by-id; without it they are shown.")
+@click.option("--address", metavar="ADDRESS", help="Where the stick answers.  [default: the host's own address]")
+@click.option(
+    "--network", multiple=True, metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A .network file of systemd for the node, in place of DHCP on that card; repeatable.",
+)  # fmt: skip
+@click.option("--erase", metavar="HOST", help="With --yes, for a disk that is not empty: the name to be typed.")
+@run_options(limit=False)
+def install(
+    options: Options, host: str | None, stick: Path | None, image: str | None, arguments: str, mac: str | None,
+    disk: str | None, address: str | None, network: tuple[Path, ...], erase: str | None,
+) -> int:  # fmt: skip
+    """Make an empty machine a node: boot it from the site's stick, and have one named disk written.
+
+    The stick writes nothing by itself. HOST is in the inventory. What is on the disk is shown, and the host's name is
+    typed before it goes. Cut off anywhere, the same again begins anew.
+
+    \b
+    gpuadmin install --stick site.img
+    gpuadmin install gpu3 --mac 3c:ec:ef:12:34:56 --address 10.1.0.201
+    gpuadmin install gpu3 --mac 3c:ec:ef:12:34:56 --address 10.1.0.201 --disk nvme-SAMSUNG_MZ1_S5XX
+    """
+    from gpuadmin.actions import install as action
+
+    if (host is None) == (stick is None):
+        raise click.UsageError("name a HOST, or give --stick FILE")
+    if stick is not None:
+        return action.make_stick(options, stick, image, arguments)
+    if mac is None:
+        raise click.UsageError("--mac is missing: it stands on the machine, or in its firmware's setup")
+    wanted = action.Install(str(host), mac.lower().replace("-", ":"), disk, address, network, erase)
+    return action.install(options, wanted)
 
 
 @click.command("bootstrap")

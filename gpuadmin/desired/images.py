@@ -73,6 +73,18 @@ def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
     }
 
 
+def install(cluster: Cluster, _host: Host) -> dict[str, Any]:
+    """The role `install`. `order`: of a disk; `stick`: of a stick; without both a machine is only looked at."""
+    asked = cluster.asked
+    return {
+        "order": asked("install", {}),
+        "stick": asked("stick", {}),
+        "reboot": asked("install_reboot", False),
+        "store": cluster.plain["images"]["store"],
+        "run_id": asked("run_id", ""),
+    }
+
+
 def image_build(cluster: Cluster, _host: Host) -> dict[str, Any]:
     """The role `image_build`."""
     asked = cluster.asked

@@ -29,7 +29,9 @@ ROOMS = {
     ".homes": ("homes",),
     ".host": ("audit", "homes_release", "host_facts", "host_status", "unused_mounts", "shutdown_facts", "upgrade"),
     ".host_settings": ("host_settings",),
-    ".images": ("image_facts", "image_job", "image_layout", "image_relay", "image_store"),
+    ".images": (
+        "image_facts", "image_job", "image_layout", "image_relay", "image_store", "install", "machine_facts", "stick",
+    ),
     ".limits": ("disk_room", "limits"),
     ".logins": ("announcements", "login_access", "sessions", "sshd_keys", "tell"),
     ".metrics": ("gpu_mig", "idle", "measured"),
@@ -38,7 +40,7 @@ ROOMS = {
     ".slurm": ("slurm_accounts", "slurm_drain", "slurm_exception", "slurm_nodes", "slurm_order", "slurm_queue"),
     ".wipe": ("leftovers", "term_facts", "wipe_homes", "wipe_scratch"),
     TAKEOVER: ("adoption", "move_docker", "move_homes", "renumber"),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Optional
 
 from gpuadmin.common.records.images import ChainLink, ImageOrder, ImageSettings
+from gpuadmin.common.records.installs import InstallOrder, StickOrder
 
 from .. import background
 from ..answer import Answer
@@ -18,7 +19,7 @@ from ..errors import NodeError, in_words
 from ..files import sync_directory
 from ..operation import operation
 from ..paths import STATE
-from . import chain_key, jobs, layout, relay
+from . import chain_key, jobs, layout, relay, sticks
 from .manifest import digest, load, parse
 from .mounting import mounted
 from .observe import observe
@@ -52,10 +53,14 @@ def report_images(document: ImageFacts, check: bool) -> Answer:
 
 @operation("image_job", ImageOrder)
 def do_job(document: ImageOrder, check: bool) -> Answer:
-    job = jobs.job(document)
+    return attend(jobs.job(document), f"{document.run_id} {document.action}", check, document.wait)
+
+
+def attend(job: background.Job, begun: str, check: bool, wait: int = 5) -> Answer:
+    """Have a job done, and say how far it is where it goes on after some seconds."""
     if check:
         return Answer([job.title], more={"finished": True})
-    done = background.attend(job, f"{document.run_id} {document.action}", document.wait)
+    done = background.attend(job, begun, wait)
     if done is None:
         return Answer(more={"finished": False, "progress": background.progress(job)})
     if done.problem is not None:
@@ -212,3 +217,23 @@ def delete(directory: str) -> None:
             os.unlink(os.path.join(directory, file))
     sync_directory(directory)
     shutil.rmtree(directory)
+
+
+@operation("stick", StickOrder)
+def make_stick(document: StickOrder, check: bool) -> Answer:
+    return attend(sticks.stick_job(document), document.run_id, check)
+
+
+@operation("install", InstallOrder)
+def install(document: InstallOrder, check: bool) -> Answer:
+    return attend(sticks.install_job(document), document.run_id, check)
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """Say which disks and network cards a machine has that runs from a stick, and what is on them."""
+
+
+@operation("machine_facts", MachineFacts, looks=True)
+def report_machine(document: MachineFacts, check: bool) -> Answer:
+    return Answer(report={"machine": asdict(sticks.look_at_machine())})

@@ -1,0 +1,88 @@
+"""Records of installing: what a stick is to be made of, what a machine is, and what its disk becomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from .bounds import Count, Line, Pattern, Size
+
+#: A name in /dev/disk/by-id: it becomes a path.
+DiskName = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]{0,200}", "a name in /dev/disk/by-id")]
+Mac = Annotated[str, Pattern("[0-9a-f]{2}(:[0-9a-f]{2}){5}", "a MAC address")]
+HostName = Annotated[str, Pattern("[A-Za-z0-9][A-Za-z0-9.-]{0,62}", "a host name")]
+NetworkFile = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}\.network", "the name of a .network file")]
+PublicKey = Annotated[str, Pattern("ssh-ed25519 [A-Za-z0-9+/=]{60,100}", "a public key")]
+
+
+@dataclass(frozen=True)
+class Admin:
+    """The admin account, which the image has, and the key that comes into its home. `signers`: of images."""
+
+    user: str
+    key: str
+    signers: str
+
+
+@dataclass(frozen=True)
+class StickOrder:
+    """Make a stick: the image of a disk that boots a system from which machines are installed.
+
+    Has the unit ``gpuadmin-install.service`` make it from a signed image in the store, and waits for it.
+    """
+
+    #: The image, and the store that has it.
+    name: str
+    store: str
+    admin: Admin
+    #: What the kernels of the stick and of the nodes are given beside what gpuadmin needs.
+    arguments: Annotated[str, Pattern(r"[A-Za-z0-9 ._,:=+@/-]{0,500}", "a kernel's arguments")]
+    #: An id of this run of gpuadmin, the same in every call.
+    run_id: str
+
+
+@dataclass(frozen=True)
+class InstallOrder:
+    """Install a node on one disk of a machine that runs from a stick. All that is on that disk goes.
+
+    Has the unit ``gpuadmin-install.service`` do it, and waits for it.
+    """
+
+    host: HostName
+    #: An address of the machine: another one refuses.
+    mac: Mac
+    disk: DiskName
+    admin: Admin
+    run_id: str
+    #: Name → text of systemd.network(5); without any the node asks DHCP.
+    network: dict[NetworkFile, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk: its names in /dev/disk/by-id, what is on it in words, and why it cannot be taken (empty if it can)."""
+
+    names: Annotated[list[DiskName], Size(50)]
+    size: Count
+    model: Line
+    parts: Annotated[list[Line], Size(300)]
+    busy: Line
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine that runs from a stick of an image. `macs`: of its network cards."""
+
+    image: str
+    macs: Annotated[list[Mac], Size(100)]
+    disks: Annotated[list[Disk], Size(1000)]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A disk that was made. `host_key`: of the system on it. `path`, `bytes`, `sha256`: of a stick's file."""
+
+    host_key: PublicKey
+    path: str = ""
+    bytes: Count = 0
+    sha256: str = ""
