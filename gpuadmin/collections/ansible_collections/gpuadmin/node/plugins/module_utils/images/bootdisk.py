@@ -96,7 +96,7 @@ class Wanted:
     arguments: str
     admin: Admin
     own: Mapping[str, str]
-    run: str = Places.run
+    run: str
 
 
 def needed(stream: Stream) -> int:
@@ -115,6 +115,7 @@ def lay_out(
     run(("wipefs", "--all", "--quiet", device), what="the disk cannot be cleared")
     _write(device, (0, bytes(440)), (CORE * MIB, bytes((BOOT - CORE) * MIB)))  # what booted before boots no more
     run(("sfdisk", "--quiet", device), stdin=_PARTITIONS.encode(), what="the disk cannot be divided")
+    _write(device, (510, bytes(2)))  # guard: a disk that is not whole is none that a BIOS would begin with
     faults.at("install:divided")
     ids = {"top": str(uuid.uuid4()), "boot": str(uuid.uuid4())}
     with ExitStack() as stack:
@@ -143,8 +144,9 @@ def lay_out(
     faults.at("install:loader")
     with open(wanted.loader, "rb") as stream:
         data = stream.read(BOOT * MIB)
-    # the sector that a BIOS begins with comes last; what is between it and the first part is the table
-    _write(device, (ESP * MIB, data[ESP * MIB :]), (CORE * MIB, data[CORE * MIB : ESP * MIB]), (0, data[:440]))
+    # the words by which firmware knows a disk that boots come last
+    parts = ((ESP * MIB, data[ESP * MIB :]), (CORE * MIB, data[CORE * MIB : ESP * MIB]), (0, data[:440]))
+    _write(device, *parts, (510, b"\x55\xaa"))
     return key
 
 

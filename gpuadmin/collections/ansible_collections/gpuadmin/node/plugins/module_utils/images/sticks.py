@@ -73,7 +73,7 @@ def make_stick(order: StickOrder) -> dict[str, Any]:
 
     arguments = f"{order.arguments} {_QUIET}"
     own = {**_describe_names(NAME), "etc/systemd/network/10-gpuadmin.network": _BY_DHCP.format(match="Type=ether")}
-    wanted = Wanted(NAME, manifest, stream, order.store, loader, arguments, order.admin, own)
+    wanted = Wanted(NAME, manifest, stream, order.store, loader, arguments, order.admin, own, RUN)
     key = bootdisk.lay_out(path, wanted, progress, fill)
     made = Made(key, path, os.path.getsize(path), digest(path))
     return {"operations": [f"made a stick of {manifest.name}"], "report": {"made": asdict(made)}}
@@ -108,9 +108,9 @@ def look_at_machine() -> Machine:
     return Machine(str(read_stick(Places())["image"]), list(find_cards()), list(disks.look().values()))
 
 
-def install(order: InstallOrder) -> dict[str, Any]:
+def install(order: InstallOrder, places: Places | None = None) -> dict[str, Any]:
     """Install a node. All that can be refused is refused before the disk is touched."""
-    places, progress = Places(top=f"{RUN}/stick"), progress_writer(UNIT)
+    places, progress = places or Places(top=f"{RUN}/stick"), progress_writer(UNIT)
     stick, cards = read_stick(places), find_cards()
     if order.mac not in cards:  # guard: another machine than the one that was meant is not installed
         raise NodeError(f"this is another machine: it has the MAC addresses {', '.join(cards)}, not {order.mac}")
@@ -124,7 +124,7 @@ def install(order: InstallOrder) -> dict[str, Any]:
             raise NodeError("the image on this stick is damaged: write the stick again. The disk is as it was")
         own = {**_describe_names(order.host), **describe_network(order, cards[order.mac])}
         loader, arguments = places.in_top("store/loader"), str(stick["arguments"])
-        wanted = Wanted("gpuadmin", manifest, stream, store, loader, arguments, order.admin, own)
+        wanted = Wanted("gpuadmin", manifest, stream, store, loader, arguments, order.admin, own, places.run)
         made = Made(bootdisk.lay_out(device, wanted, progress))
     done = [f"installed {order.host} on {order.disk}, from {manifest.name}"]
     return {"operations": done, "report": {"made": asdict(made)}}
