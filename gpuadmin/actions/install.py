@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shlex
 import subprocess
 import time
@@ -22,7 +21,7 @@ from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import ask, echo
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError, UnreachableError
 from gpuadmin.host_keys import fetch_host_keys
-from gpuadmin.images.install import choose_disk, choose_image
+from gpuadmin.images.install import choose_disk, choose_image, describe_disk
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
@@ -43,7 +42,7 @@ class Install:
     mac: str
     disk: str | None
     address: str | None
-    network: Sequence[Path]
+    network: Sequence[str]
     erase: str | None
 
 
@@ -59,13 +58,11 @@ def make_stick(options: Options, file: Path, image: str | None, arguments: str) 
         name, server = choose_image(found.complete, image), session.site.settings.images.server or names[0]
         builder = PlanBuilder(f"Make a stick that installs {name}")
         builder.add(server, f"make a bootable disk of {name} beside the store, with GRUB for BIOS and UEFI")
-        builder.add(
-            "site", f"copy it to {file}; pin its new host key as {STICK}: earlier sticks are not trusted any more"
-        )
+        builder.add("site", f"copy it to {file}; its host key takes the place of the earlier stick's")
         session.plan(builder.build())
         session.confirm()  # guard: a stick is made once that is confirmed
         order = {"name": name, "arguments": arguments, "admin": _admin(session)}
-        run = session.run("install", [server], _given(session, stick=order), check=session.check)
+        run = session.run("install", [server], {"gpuadmin_stick": order}, check=session.check)
         made = run.hosts[server].reports.get("made")
         if made is not None:
             _copy(session, server, made, file)
@@ -82,43 +79,46 @@ def install(options: Options, wanted: Install) -> int:
             raise ConfigError(f"{host.name} is in no group of nodes", hint="put it into gpu in inventory/hosts.yml")
         if STICK not in read_known_hosts(session.site.known_hosts):
             raise ConfigError("this site has no stick", hint="gpuadmin install --stick FILE makes one")
+        network = {Path(name).name: read_text(Path(name)) for name in wanted.network}
+        order = {
+            "host": host.name,
+            "mac": wanted.mac.lower().replace("-", ":"),
+            "disk": wanted.disk or "",
+            "network": network,
+        }
         login = _login(host, wanted)
-        network = {path.name: read_text(path) for path in wanted.network}
+        given = {**login, "gpuadmin_install": {**order, "admin": _admin(session)}}
         connections.close(session.site.known_hosts, at_once=True)  # one to a host that had this address is of no use
-        found = session.look("install", [host.name], login)
+        found = session.look("install", [host.name], given)
         machine = found.hosts[host.name].reports.get("machine")
         if machine is None:
             return report(session, found, advice="boot it from the site's newest stick; --address says where it is")
-        disk = choose_disk(machine, wanted.mac, wanted.disk)
-        name, pattern = str(wanted.disk), known_as(host.address, host.port)
+        disk = choose_disk(machine, wanted.disk)
+        if found.bad:  # guard: what a machine refuses is not asked about
+            return report(session, found)
         builder = PlanBuilder(f"Install {host.name}: everything on one disk goes", destroys=True)
-        builder.add(host.name, f"erase {name} ({size_words(disk['size'])}, {disk['model'] or 'model unknown'})")
-        builder.add_all([host.name], [f"lose {part}" for part in disk["parts"]])
-        builder.add(host.name, f"write the image {machine['image']} to it, and boot it as {host.name}")
+        builder.add_all([host.name], [f"erase {line.strip()}" for line in describe_disk(disk)])
+        builder.add_all([host.name], found.hosts[host.name].changed)
+        pattern = known_as(host.address, host.port)
         if pinned_keys(read_known_hosts(session.site.known_hosts), pattern):
             builder.warn(f"{host.name} has a host key that is pinned; the new one takes its place")
         session.plan(builder.build())
         if session.check:
             return report(session, found)
         _confirm(session, disk, wanted)
-        order = {"host": host.name, "mac": wanted.mac, "disk": name, "network": network, "admin": _admin(session)}
-        run = session.run("install", [host.name], {**login, **_given(session, install=order)}, check=False)
+        run = session.run("install", [host.name], given, check=False)
         made = run.hosts[host.name].reports.get("made")
         if made is None:
             return report(session, run, advice=_AGAIN)
         _pin(session, pattern, made["host_key"])
-        booted = session.run("install", [host.name], {**login, **_given(session, install_reboot=True)}, check=False)
+        booted = session.run("install", [host.name], {**login, "gpuadmin_install_reboot": True}, check=False)
         connections.close(session.site.known_hosts, at_once=True)
         if booted.bad:
             return report(session, booted, advice="switch it off and on; it boots from its disk")
         session.console.print(f"Waiting until {host.name} has booted from its disk…")
         _await(host, made["host_key"])
         echo(f"Next: gpuadmin provision --limit {host.name}; gpuadmin prepare-root --limit {host.name}", err=True)
-        return report(session, run, {"image": machine["image"], "disk": name})
-
-
-def _given(session: Session, **more: Any) -> dict[str, Any]:
-    return {"gpuadmin_run_id": session.run_id, **{f"gpuadmin_{name}": value for name, value in more.items()}}
+        return report(session, run, {"image": machine["image"], "disk": wanted.disk})
 
 
 def _admin(session: Session) -> dict[str, str]:
@@ -155,19 +155,15 @@ def _copy(session: Session, server: str, made: Mapping[str, Any], file: Path) ->
     cat = ["cat", made["path"]] if site.settings.admin.user == "root" else ["sudo", "-n", "cat", made["path"]]
     line = cat if host.local else connections.command_line(site, server, [shlex.join(cat)])
     session.console.print(f"Copying {size_words(made['bytes'])} from {server}…")
-    with open(part, "wb", opener=_private) as target:
-        done = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=target, check=False)
-        os.fsync(target.fileno())
-    with part.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    if done.returncode != 0 or digest != made["sha256"]:  # guard: half of a stick is none
+    part.unlink(missing_ok=True)
+    part.touch(0o600, exist_ok=False)  # guard: a stick's file is its owner's alone -> part.touch(0o644)
+    with part.open("wb") as target:
+        code = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=target, check=False).returncode
+    # guard: half of a stick is none
+    if code != 0 or hashlib.file_digest(part.open("rb"), "sha256").hexdigest() != made["sha256"]:
         part.unlink()
         raise GpuadminError(f"{made['path']} could not be copied from {server}", hint="run it again")
     part.rename(file)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)  # guard: a stick's file is its owner's alone
 
 
 def _await(host: Host, key: str) -> None:

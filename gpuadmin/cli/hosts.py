@@ -103,22 +103,16 @@ def disk(name: str | None, options: Options) -> int:
 @click.argument("host", metavar="[HOST]", required=False, shell_complete=hosts())
 @click.option("--stick", metavar="FILE", type=click.Path(path_type=Path), help="Make the site's stick: this file.")
 @click.option("--image", metavar="NAME", help="With --stick: the image.  [default: the newest with a full stream]")
-@click.option(
-    "--kernel", "arguments", metavar="TEXT", default="",
-    help="With --stick: what kernels are told beside (console=ttyS0), on the stick and on the nodes.",
-)  # fmt: skip
+@click.option("--kernel", metavar="TEXT", default="", help="With --stick: further arguments of all its kernels.")
 @click.option("--mac", metavar="MAC", help="A MAC address of the machine: another machine refuses.")
 @click.option("--disk", metavar="BY-ID", help="Its disk, by its name in /dev/disk/by-id; without it they are shown.")
 @click.option("--address", metavar="ADDRESS", help="Where the stick answers.  [default: the host's own address]")
-@click.option(
-    "--network", multiple=True, metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A .network file of systemd for the node, in place of DHCP on that card; repeatable.",
-)  # fmt: skip
+@click.option("--network", multiple=True, metavar="FILE", help="A .network file, in place of DHCP; repeatable.")
 @click.option("--erase", metavar="HOST", help="With --yes, for a disk that is not empty: the name to be typed.")
 @run_options(limit=False)
 def install(
-    options: Options, host: str | None, stick: Path | None, image: str | None, arguments: str, mac: str | None,
-    disk: str | None, address: str | None, network: tuple[Path, ...], erase: str | None,
+    options: Options, host: str | None, stick: Path | None, image: str | None, kernel: str, mac: str | None,
+    disk: str | None, address: str | None, network: tuple[str, ...], erase: str | None,
 ) -> int:  # fmt: skip
     """Make an empty machine a node: boot it from the site's stick, and have one named disk written.
 
@@ -127,19 +121,15 @@ def install(
 
     \b
     gpuadmin install --stick site.img
-    gpuadmin install gpu3 --mac 3c:ec:ef:12:34:56 --address 10.1.0.201
     gpuadmin install gpu3 --mac 3c:ec:ef:12:34:56 --address 10.1.0.201 --disk nvme-SAMSUNG_MZ1_S5XX
     """
     from gpuadmin.actions import install as action
 
-    if (host is None) == (stick is None):
-        raise click.UsageError("name a HOST, or give --stick FILE")
+    if (host is None) == (stick is None) or (host is None) != (mac is None):
+        raise click.UsageError("name a HOST and its --mac, which stands on the machine; or give --stick FILE")
     if stick is not None:
-        return action.make_stick(options, stick, image, arguments)
-    if mac is None:
-        raise click.UsageError("--mac is missing: it stands on the machine, or in its firmware's setup")
-    wanted = action.Install(str(host), mac.lower().replace("-", ":"), disk, address, network, erase)
-    return action.install(options, wanted)
+        return action.make_stick(options, stick, image, kernel)
+    return action.install(options, action.Install(str(host), str(mac), disk, address, network, erase))
 
 
 @click.command("bootstrap")

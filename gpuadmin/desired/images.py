@@ -74,14 +74,13 @@ def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 
 def install(cluster: Cluster, _host: Host) -> dict[str, Any]:
-    """The role `install`. `order`: of a disk; `stick`: of a stick; without both a machine is only looked at."""
-    asked = cluster.asked
+    """The role `install`. `order`: of a disk; `stick`: of a stick."""
     return {
-        "order": asked("install", {}),
-        "stick": asked("stick", {}),
-        "reboot": asked("install_reboot", False),
+        "order": cluster.asked("install", {}),
+        "stick": cluster.asked("stick", {}),
+        "reboot": cluster.asked("install_reboot", False),
+        "run_id": cluster.asked("run_id", ""),
         "store": cluster.plain["images"]["store"],
-        "run_id": asked("run_id", ""),
     }
 
 

@@ -76,8 +76,8 @@ def test_an_empty_machine_becomes_a_node(cluster: Cluster, bare: Machine) -> Non
     assert "virtio-EMPTY: 10.7 GB, model unknown\n    nothing is on it" in shown
     assert "virtio-STICK" in shown
     assert "cannot be taken: vdb4 is in use" in shown
-    assert "not 52:54:00:00:00:01" in str(install(cluster, "--mac", "52:54:00:00:00:01", code=5))
-    assert "is in use" in str(install(cluster, "--disk", "virtio-STICK", code=5))
+    assert "not 52:54:00:00:00:01" in str(install(cluster, "--mac", "52:54:00:00:00:01", code=3))
+    assert "is in use" in str(install(cluster, "--disk", "virtio-STICK", code=3))
     install(cluster, "--check")
     assert bare.is_empty(), "the stick by itself, and what is refused or only looked at, writes nothing"
 

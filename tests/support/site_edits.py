@@ -252,6 +252,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "idle": (),
     "dashboard": ("--check",),
     "adopt": ("--check",),
+    "install": ("--stick", "{site}/stick.img", "--check"),
     "bootstrap": ("node1", "--check"),
     "provision": ("--check",),
     "drift": (),

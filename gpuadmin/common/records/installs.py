@@ -8,7 +8,7 @@ from typing import Annotated
 from .bounds import Count, Line, Pattern, Size
 
 #: A name in /dev/disk/by-id: it becomes a path.
-DiskName = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]{0,200}", "a name in /dev/disk/by-id")]
+DiskName = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]{0,200}|", "a name in /dev/disk/by-id")]
 Mac = Annotated[str, Pattern("[0-9a-f]{2}(:[0-9a-f]{2}){5}", "a MAC address")]
 HostName = Annotated[str, Pattern("[A-Za-z0-9][A-Za-z0-9.-]{0,62}", "a host name")]
 NetworkFile = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}\.network", "the name of a .network file")]
@@ -45,12 +45,13 @@ class StickOrder:
 class InstallOrder:
     """Install a node on one disk of a machine that runs from a stick. All that is on that disk goes.
 
-    Has the unit ``gpuadmin-install.service`` do it, and waits for it.
+    Has the unit ``gpuadmin-install.service`` do it, and waits for it. A check says which disks there are.
     """
 
     host: HostName
     #: An address of the machine: another one refuses.
     mac: Mac
+    #: Empty in a check that only looks.
     disk: DiskName
     admin: Admin
     run_id: str
@@ -71,10 +72,9 @@ class Disk:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine that runs from a stick of an image. `macs`: of its network cards."""
+    """A machine that runs from a stick of an image."""
 
     image: str
-    macs: Annotated[list[Mac], Size(100)]
     disks: Annotated[list[Disk], Size(1000)]
 
 

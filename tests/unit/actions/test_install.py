@@ -38,6 +38,7 @@ class Answers:
     asked: list[Invocation] = field(default_factory=list)
     disks: list[dict[str, Any]] = field(default_factory=list)
     silent: bool = False
+    refusal: str = ""
     image: bytes = b"the stick" * 1000
     path: str = ""
 
@@ -55,14 +56,18 @@ class Answers:
             return RunResult({host: HostResult("changed", ["make a stick of one"], reports=reports)})
         if self.silent:
             return RunResult({host: HostResult("unreachable", message="timed out")})
-        reports = {"machine": {"image": "one", "macs": [MAC], "disks": self.disks}}
-        if "gpuadmin_install" in invocation.variables:
-            reports["made"] = {"host_key": f"ssh-ed25519 {NODE_KEY}"}
-        return RunResult({host: HostResult("changed", ["install"], reports=reports)})
+        if not invocation.check:
+            return RunResult({host: HostResult("changed", reports={"made": {"host_key": f"ssh-ed25519 {NODE_KEY}"}})})
+        reports = {"machine": {"image": "one", "disks": self.disks}}
+        if self.refusal:
+            return RunResult({host: HostResult("failed", message=self.refusal, reports=reports)})
+        done = ["write one"] if invocation.variables["gpuadmin_install"]["disk"] else []
+        return RunResult({host: HostResult("changed", done, reports=reports)})
 
     @property
     def written(self) -> list[dict[str, Any]]:
-        return [one.variables["gpuadmin_install"] for one in self.asked if "gpuadmin_install" in one.variables]
+        found = [one for one in self.asked if "gpuadmin_install" in one.variables and not one.check]
+        return [one.variables["gpuadmin_install"] for one in found]
 
 
 @pytest.fixture
@@ -98,7 +103,8 @@ def test_a_blank_disk(answers: Answers, site: Path, cli: Cli) -> None:
     (site / "lan.network").write_text("[Match]\n")
     out = succeed(cli, "install", "node1", "--mac", MAC.upper().replace(":", "-"), "--disk", BLANK, "--address",
                   "10.0.0.201", "--network", str(site / "lan.network"), "--yes")  # fmt: skip
-    assert "erase nvme-BLANK_1 (1.0 TB, ODD)" in out
+    assert "erase nvme-BLANK_1: 1.0 TB, ODD" in out
+    assert "write one" in out
     assert "the new one takes its place" in out
     look, write, reboot = answers.asked
     assert (look.check, write.check, reboot.check) == (True, False, False)
@@ -122,12 +128,11 @@ def test_a_check_writes_nothing(answers: Answers, site: Path, cli: Cli) -> None:
 
 #: Further arguments → what is said, and the exit code. Nothing is written then.
 REFUSED = {
-    "no disk": ((), 2, "no disk is named; what there is:\n  nvme-BLANK_1: 1.0 TB, ODD\n    nothing is on it"),
+    "no disk": ((), 2, "no disk is named; what it has:\n  nvme-BLANK_1: 1.0 TB, ODD\n    nothing is on it"),
+    "which cannot be taken": ((), 2, "nothing is on it\n    cannot be taken: sdb1 is in use (/)"),
     "what is on it": ((), 2, "sda1: ntfs, 'Windows', 500.0 GB"),
     "another disk": (("--disk", "nvme-OTHER"), 2, "this machine has no disk nvme-OTHER"),
     "a part of a disk": (("--disk", f"{FULL}-part1"), 2, "has no disk"),
-    "a disk in use": (("--disk", "sata-ROOT", "--yes"), 5, "is not touched: sdb1 is in use (/)"),
-    "another machine": (("--disk", BLANK, "--mac", "00:00:00:00:00:01", "--yes"), 5, f"it has {MAC}, not 00:00"),
     "--yes alone": (("--disk", FULL, "--yes"), 5, "give --erase node1 too"),
     "another host's name": (("--disk", FULL, "--yes", "--erase", "node2"), 5, "give --erase node1 too"),
     "nobody there": (("--disk", FULL), 5, "there is no terminal to ask on"),
@@ -135,14 +140,20 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-@pytest.mark.holds(
-    "a machine with another MAC address is not installed", "a disk in use is refused before anybody is asked"
-)
 def test_what_is_refused(case: str, answers: Answers, site: Path, cli: Cli) -> None:
     more, code, words = REFUSED[case]
     assert words in fail(cli, code, "install", "node1", "--mac", MAC, *more)
     assert answers.written == []
     assert pinned(site, PATTERN) == {OLD_KEY}
+
+
+def test_what_the_machine_refuses(answers: Answers, cli: Cli) -> None:
+    """Its own words, before anybody is asked, with all of a check."""
+    answers.refusal = f"{BLANK} is not touched: sda1 is in use"
+    for more in ((), ("--yes",), ("--check",)):
+        code, out, _ = cli("install", "node1", "--mac", MAC, "--disk", BLANK, *more)
+        assert (code, answers.refusal in out) == (3, True)
+    assert answers.written == []
 
 
 @pytest.mark.parametrize(("typed", "code"), [("node1", 0), ("node2", 5), ("", 5), ("yes", 5)])
@@ -178,8 +189,8 @@ def test_a_node_that_shows_another_key(answers: Answers, site: Path, cli: Cli, m
 
 def test_what_must_be_there_first(answers: Answers, site: Path, cli: Cli) -> None:
     assert "is in no group of nodes" in fail(cli, 2, "install", "storage1", "--mac", MAC)
-    assert "--mac is missing" in fail(cli, 2, "install", "node1")
-    assert "name a HOST, or give --stick FILE" in fail(cli, 2, "install")
+    for arguments in ((), ("node1",), ("--mac", MAC), ("node1", "--mac", MAC, "--stick", "x")):
+        assert "name a HOST and its --mac" in fail(cli, 2, "install", *arguments)
     (site / "known_hosts").write_text("")
     assert "gpuadmin install --stick FILE makes one" in fail(cli, 2, "install", "node1", "--mac", MAC)
     assert answers.asked == []

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, faults
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.images import bootdisk, grubenv, layout, manifest
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import bootdisk, grubenv, layout, manifest, stream
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.bootdisk import BOOT, CORE, ESP, MIB, TOP, Wanted
 
 from gpuadmin.common.records.installs import Admin
@@ -28,7 +28,9 @@ def with_factory(root: Path) -> None:
 
 @pytest.fixture(scope="module")
 def image(world: World) -> World:
-    world.make("fresh", with_factory, [], full=True)
+    """With the image `fresh`, which a new disk can be made of."""
+    if not (world.store / "fresh").exists():  # another file's tests have made it
+        world.make("fresh", with_factory, [], full=True)
     return world
 
 
@@ -36,12 +38,12 @@ def image(world: World) -> World:
 def wanted(image: World, tmp_path: Path) -> Wanted:
     found = manifest.load(str(image.store / "fresh"), image.golden.settings.signers)
     loader = tmp_path / "loader"
-    with loader.open("wb") as stream:
-        stream.truncate(BOOT * MIB)
+    with loader.open("wb") as file:
+        file.truncate(BOOT * MIB)
     for start, text in ((0, b"sector" * 100), (CORE * MIB, b"core"), (ESP * MIB, b"esp")):
-        with loader.open("r+b") as stream:
-            stream.seek(start)
-            stream.write(text)
+        with loader.open("r+b") as file:
+            file.seek(start)
+            file.write(text)
     admin = Admin("gpuadmin", KEY, image.golden.settings.signers)
     return Wanted(
         "gpuadmin", found, manifest.choose_stream(found, {}, full=True), str(image.store), str(loader),
@@ -53,11 +55,9 @@ def wanted(image: World, tmp_path: Path) -> Wanted:
 def disk(tmp_path: Path) -> Path:
     """A disk that is full of something else."""
     path = tmp_path / "disk"
-    with path.open("wb") as stream:
-        stream.write(os.urandom(4 * MIB))
-        stream.truncate(2600 * MIB)
-        stream.seek(0)
-        stream.write(b"old boot code")
+    with path.open("wb") as file:
+        file.write(os.urandom(4 * MIB))
+        file.truncate(2600 * MIB)
     return path
 
 
@@ -120,24 +120,24 @@ class Cut(BaseException):
     """The power goes."""
 
 
-@pytest.mark.parametrize("point", ["install:divided", "install:received", "install:loader"])
+@pytest.mark.parametrize("point", ["fetching", "receiving fresh", "writing the boot loader"])
 @pytest.mark.holds("a disk that is not whole is none that a BIOS would begin with")
 def test_a_disk_that_was_cut_off_does_not_boot_and_is_made_anew(
     disk: Path, wanted: Wanted, point: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def at(reached: str) -> None:
+    def cut(reached: str) -> None:
         if reached == point:
             raise Cut
 
-    monkeypatch.setattr(faults, "at", at)
+    monkeypatch.setattr(bootdisk, "fetch", lambda *given: cut("fetching") or stream.fetch(*given))
     with pytest.raises(Cut):
-        bootdisk.lay_out(str(disk), wanted, say_nothing)
-    with disk.open("rb") as stream:
-        first = stream.read(512)
+        bootdisk.lay_out(str(disk), wanted, cut)
+    with disk.open("rb") as data:
+        first = data.read(512)
         assert (first[:440], first[510:]) == (bytes(440), bytes(2)), "a BIOS finds nothing to begin with"
-        stream.seek(CORE * MIB)
-        assert not any(stream.read((BOOT - CORE) * MIB)), "and UEFI no file"
-    monkeypatch.setattr(faults, "at", lambda reached: None)
+        data.seek(CORE * MIB)
+        assert not any(data.read((BOOT - CORE) * MIB)), "and UEFI no file"
+    monkeypatch.undo()
     bootdisk.lay_out(str(disk), wanted, say_nothing)
     with mounted(disk, TOP, tmp_path / "top") as top:
         assert [path.name for path in (top / "roots").iterdir()] == ["fresh"]

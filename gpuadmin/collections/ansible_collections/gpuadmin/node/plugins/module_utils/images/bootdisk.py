@@ -17,7 +17,7 @@ from pathlib import Path
 from gpuadmin.common import ssh_key
 from gpuadmin.common.records.installs import Admin
 
-from .. import btrfs, faults
+from .. import btrfs
 from ..accounts.admin import add_key
 from ..errors import NodeError
 from ..files import sync_filesystem, write_atomic
@@ -44,20 +44,18 @@ start={TOP}MiB, type=linux, name=gpuadmin
 """
 _KERNEL = "root=UUID={top} rootfstype=btrfs rootflags=subvol=/roots/$ROOT rw panic=5 {arguments}"
 _GRUB_CFG = f"""\
-# Written once, when the disk was made. Which root boots is decided by two words in grubenv: `trial` for the next
-# boot only (cleared here, before its kernel is loaded), else `current`.
+# Written once. Which root boots is decided by two words in grubenv: `trial`, for the next boot only, else `current`.
 load_env
 search --no-floppy --fs-uuid {{top}} --set=store
 set name="$current"
 set word=
 if [ -n "$trial" ]; then
   set name="$trial"
-  # the initramfs reboots after so many seconds, unless the root is confirmed by then
   set word="gpuadmin.trial=$deadline"
   set trial=
   save_env trial
 fi
-# nothing is shown, and Esc leads to the menu: the way in by hand
+# Esc leads to the menu
 set timeout_style=hidden
 set timeout=3
 set default=0
@@ -72,7 +70,6 @@ menuentry "confirmed root $current" {{{{
 }}}}
 """
 _FSTAB = """\
-# The root's own line names no subvolume: the boot loader chooses it.
 UUID={top} / btrfs noatime 0 0
 UUID={top} /var btrfs noatime,subvol=/state 0 0
 UUID={top} /local btrfs noatime,subvol=/local 0 0
@@ -104,19 +101,16 @@ def needed(stream: Stream) -> int:
     return TOP * MIB + stream.bytes + stream.stream_bytes + (1 << 30)
 
 
-def lay_out(
-    device: str, wanted: Wanted, progress: Progress, more: Callable[[Places, str], None] = lambda places, root: None
-) -> str:
+def lay_out(device: str, wanted: Wanted, progress: Progress, more: Callable[[Places], None] = lambda _: None) -> str:
     """Make a disk, or a file, what is wanted; whatever was on it is gone. Returns its system's public host key.
 
-    ``more``: puts more into it, and into its root. Whoever calls this has refused what must not be written.
+    ``more``: puts more into it. Whoever calls this has refused what must not be written.
     """
     progress("dividing the disk")
     run(("wipefs", "--all", "--quiet", device), what="the disk cannot be cleared")
     _write(device, (0, bytes(440)), (CORE * MIB, bytes((BOOT - CORE) * MIB)))  # what booted before boots no more
     run(("sfdisk", "--quiet", device), stdin=_PARTITIONS.encode(), what="the disk cannot be divided")
     _write(device, (510, bytes(2)))  # guard: a disk that is not whole is none that a BIOS would begin with
-    faults.at("install:divided")
     ids = {"top": str(uuid.uuid4()), "boot": str(uuid.uuid4())}
     with ExitStack() as stack:
         boot, top = (stack.enter_context(_attached(device, *ends)) for ends in ((BOOT, TOP), (TOP, None)))
@@ -124,9 +118,8 @@ def lay_out(
         run(("mkfs.btrfs", "-q", "-f", "-L", wanted.label, "-U", ids["top"], top))
         top = stack.enter_context(_mounted(top, "btrfs", f"{wanted.run}/install-top"))
         boot = stack.enter_context(_mounted(boot, "ext4", f"{wanted.run}/install-boot"))
-        nothing = Running(0, "")  # no root of this disk runs
-        state = f"{top}/state/lib/gpuadmin"
-        places = Places(top=top, boot=boot, state=state, store=wanted.store, run=wanted.run, running=nothing)
+        state, none = f"{top}/state/lib/gpuadmin", Running(0, "")
+        places = Places(top=top, boot=boot, state=state, store=wanted.store, run=wanted.run, running=none)
         for name in DIRECTORIES:
             os.mkdir(places.in_top(name), 0o700)
         for name in ("state", "local"):
@@ -134,14 +127,14 @@ def lay_out(
         fetch(places, wanted.manifest, wanted.stream, progress)
         progress(f"receiving {wanted.manifest.name}")
         receive(places, wanted.manifest, wanted.stream)
-        faults.at("install:received")
-        key = _make_root(places, wanted, ids, more)
+        key = _make_root(places, wanted, ids)
+        more(places)
         config = _GRUB_CFG.format(**ids, arguments=wanted.arguments)
         write_atomic(f"{boot}/grub.cfg", config.encode(), mode=0o644)
         write_atomic(f"{boot}/grubenv", grubenv.render({"current": wanted.manifest.name}), mode=0o644)
         guard.sync(top)
         sync_filesystem(boot)
-    faults.at("install:loader")
+    progress("writing the boot loader")
     with open(wanted.loader, "rb") as stream:
         data = stream.read(BOOT * MIB)
     # the words by which firmware knows a disk that boots come last
@@ -150,7 +143,7 @@ def lay_out(
     return key
 
 
-def _make_root(places: Places, wanted: Wanted, ids: Mapping[str, str], more: Callable[[Places, str], None]) -> str:
+def _make_root(places: Places, wanted: Wanted, ids: Mapping[str, str]) -> str:
     """The first root of a disk, of its image and with the identity that is wanted; and the state that it boots with."""
     name, state = wanted.manifest.name, places.in_top("state")
     image, new = places.in_top("images", name), places.in_top("roots", f"{name}.new")
@@ -158,26 +151,20 @@ def _make_root(places: Places, wanted: Wanted, ids: Mapping[str, str], more: Cal
     btrfs.snapshot(image, new, read_only=False)
     # guard: an image that has nothing for a new /var makes no disk
     if not os.path.isdir(os.path.join(new, FACTORY, "lib/dpkg")):
-        raise NodeError(
-            f"{name} lacks what a new disk needs in /var: build an image with this gpuadmin, and a stick of it"
-        )
+        raise NodeError(f"{name} lacks what a new disk needs in /var: build an image, and a stick of it, once more")
     fill_var(os.path.join(new, FACTORY), state)
     os.makedirs(places.state, mode=0o755)
     stored = os.path.join(places.state, "identity")
     os.makedirs(os.path.join(stored, "etc/ssh"), mode=0o755)
     os.chmod(stored, 0o700)
-    for path, text in {
-        "etc/machine-id": f"{uuid.uuid4().hex}\n",
-        "etc/fstab": _FSTAB.format(**ids),
-        **wanted.own,
-    }.items():
+    files = {**wanted.own, "etc/machine-id": f"{uuid.uuid4().hex}\n", "etc/fstab": _FSTAB.format(**ids)}
+    for path, text in files.items():
         os.makedirs(os.path.dirname(os.path.join(stored, path)), mode=0o755, exist_ok=True)
         write_atomic(os.path.join(stored, path), text.encode(), mode=0o644)
     key = Path(stored, "etc/ssh/ssh_host_ed25519_key")
     ssh_key.make(key, wanted.label, lambda command: run(command, what="a host key"))
     identity.apply(new, places.state)
     _let_admin_in(new, state, wanted.admin)
-    more(places, new)
     guard.sync(places.top)
     guard.set_read_only(new, True)
     os.rename(new, places.in_top("roots", name))
@@ -231,12 +218,11 @@ def make_loader(path: str, directory: str, modules: str = "/usr/lib/grub") -> No
 
 def _write(device: str, *pieces: tuple[int, bytes]) -> None:
     """Write bytes at their places, each on the disk before the next."""
-    with open(device, "r+b", buffering=0) as stream:
+    with open(device, "r+b") as stream:
         for start, data in pieces:
             stream.seek(start)
-            rest = memoryview(data)
-            while rest:
-                rest = rest[stream.write(rest) :]
+            stream.write(data)
+            stream.flush()
             os.fsync(stream)
 
 

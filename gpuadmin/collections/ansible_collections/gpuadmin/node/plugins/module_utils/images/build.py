@@ -196,9 +196,7 @@ def collect_var(upper: str, factory: str) -> int:
 
 
 def collect_directories(root: str, var: str) -> int:
-    """Keep the directories below /var that a root's packages have, as they are on this node, for a disk that is new;
-    return how many. What is in them is this node's.
-    """
+    """Keep the directories below /var of a root's packages, as they are here, for new disks; return how many."""
     listed: set[str] = set()
     for path in glob.glob(os.path.join(glob.escape(root), "usr/lib/sysimage/dpkg/info/*.list")):
         with open(path, encoding="utf-8", errors="surrogateescape") as stream:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -11,10 +10,9 @@ from typing import Any, Callable
 from gpuadmin.common.records.installs import Disk
 from gpuadmin.common.text import size_words
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..run import LOOKING, run
 
-BY_ID = "/dev/disk/by-id"
 _LSBLK = ("lsblk", "--json", "--bytes", "--output", "NAME,PATH,TYPE,SIZE,MODEL,FSTYPE,LABEL,PARTLABEL,MOUNTPOINT")
 
 
@@ -22,7 +20,7 @@ def _ask() -> str:
     return run(_LSBLK, what="the disks", seconds=LOOKING)
 
 
-def look(ask: Callable[[], str] = _ask, by_id: str = BY_ID) -> dict[str, Disk]:
+def look(ask: Callable[[], str] = _ask, by_id: str = "/dev/disk/by-id") -> dict[str, Disk]:
     """Every whole disk: its device → what it is."""
     names: dict[str, list[str]] = {}
     for name in sorted(os.listdir(by_id)) if os.path.isdir(by_id) else ():
@@ -74,26 +72,15 @@ def _busy(disk: Mapping[str, Any]) -> str:
 def choose(name: str, need: int, disks: Mapping[str, Disk] | None = None) -> str:
     """Given a disk's name and the bytes that are needed, return its device. Raises NodeError if it may not be taken."""
     disks = look() if disks is None else disks
-    device = next((path for path, disk in disks.items() if name in disk.names), None)
-    if device is None:  # guard: only a whole disk that was named is taken
-        known = (
-            ", ".join(disk.names[0] for disk in disks.values() if disk.names) or "none with a name in /dev/disk/by-id"
-        )
-        raise NodeError(f"this machine has no disk {name}; its disks: {known}")
-    disk = disks[device]
+    device, disk = next(((path, disk) for path, disk in disks.items() if name in disk.names), ("", None))
+    if disk is None:  # guard: only a whole disk that was named is taken
+        raise NodeError(f"this machine has no disk {name}")
     if disk.busy:
         raise NodeError(f"{name} is not touched: {disk.busy}")
     if disk.size < need:  # guard: a disk that is too small keeps what is on it
         raise NodeError(f"{name} has {size_words(disk.size)}, and {size_words(need)} are needed; it is not touched")
-    refuse_used(device)
-    return device
-
-
-def refuse_used(device: str) -> None:
-    """Raise NodeError where the kernel says that something uses a disk or a part of it (O_EXCL, open(2))."""
     try:
         os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
-    except OSError as error:
-        if error.errno == errno.EBUSY:  # guard: a disk that the kernel has in use is not taken
-            raise NodeError(f"{device} is in use; it is not touched") from error
-        raise
+    except OSError as error:  # guard: a disk that the kernel has in use is not taken
+        raise NodeError(f"{name} is not touched: {in_words(error)}") from error
+    return device

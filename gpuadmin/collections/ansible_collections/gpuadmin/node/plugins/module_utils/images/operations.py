@@ -221,19 +221,16 @@ def delete(directory: str) -> None:
 
 @operation("stick", StickOrder)
 def make_stick(document: StickOrder, check: bool) -> Answer:
-    return attend(sticks.stick_job(document), document.run_id, check)
+    return attend(sticks.job(document), document.run_id, check)
 
 
 @operation("install", InstallOrder)
 def install(document: InstallOrder, check: bool) -> Answer:
-    return attend(sticks.install_job(document), document.run_id, check)
-
-
-@dataclass(frozen=True)
-class MachineFacts:
-    """Say which disks and network cards a machine has that runs from a stick, and what is on them."""
-
-
-@operation("machine_facts", MachineFacts, looks=True)
-def report_machine(document: MachineFacts, check: bool) -> Answer:
-    return Answer(report={"machine": asdict(sticks.look_at_machine())})
+    if not check:
+        return attend(sticks.job(document), document.run_id, check)
+    report: dict[str, object] = {"machine": asdict(sticks.look_at_machine())}
+    try:
+        done = sticks.install(document, check=True)["operations"] if document.disk else []
+        return Answer(done, report, more={"finished": True})
+    except NodeError as error:  # what the machine has is said all the same
+        return Answer(report=report, problem=str(error))
