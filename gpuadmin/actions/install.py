@@ -7,7 +7,6 @@ import shlex
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +30,6 @@ from gpuadmin.session import Session, opened
 #: By which name known_hosts has the key of the site's stick.
 STICK = "gpuadmin-stick"
 _BOOT = 1800.0  # seconds in which a machine comes up; servers count their memory for minutes
-_AGAIN = "boot the machine from the stick again and run the same; it begins anew, and only that disk is written"
-
-
-@dataclass(frozen=True)
-class Install:
-    """What the command line asks for. `erase`: the host's name, for a disk that is not empty, with --yes."""
-
-    host: str
-    mac: str
-    disk: str | None
-    address: str | None
-    network: Sequence[str]
-    erase: str | None
 
 
 def make_stick(options: Options, file: Path, image: str | None, arguments: str) -> int:
@@ -71,54 +57,56 @@ def make_stick(options: Options, file: Path, image: str | None, arguments: str) 
         return report(session, run, {"stick": made and {"image": name, "bytes": made["bytes"]}})
 
 
-def install(options: Options, wanted: Install) -> int:
-    """Install one node on a machine that runs from the stick. Returns the exit code."""
+def install(
+    options: Options, name: str, mac: str, disk: str, address: str | None, network: Sequence[str], erase: str | None
+) -> int:
+    """Install one node on a machine that runs from the stick. `disk`: its name, empty to see which there are; `erase`:
+    the host's name, for a disk that is not empty, with --yes. Returns the exit code.
+    """
     with opened("install", options) as session:
-        (host,) = session.site.inventory.named([wanted.host])
+        (host,) = session.site.inventory.named([name])
         if "gpu" not in host.groups:
-            raise ConfigError(f"{host.name} is in no group of nodes", hint="put it into gpu in inventory/hosts.yml")
+            raise ConfigError(f"{name} is in no group of nodes", hint="put it into gpu in inventory/hosts.yml")
         if STICK not in read_known_hosts(session.site.known_hosts):
             raise ConfigError("this site has no stick", hint="gpuadmin install --stick FILE makes one")
-        network = {Path(name).name: read_text(Path(name)) for name in wanted.network}
-        order = {
-            "host": host.name,
-            "mac": wanted.mac.lower().replace("-", ":"),
-            "disk": wanted.disk or "",
-            "network": network,
+        login = {
+            "ansible_host": address or host.address,
+            # guard: a machine that does not show the stick's key is told nothing -> ""
+            "ansible_ssh_extra_args": f"-o HostKeyAlias={STICK}",
+            # not the connection of a host that had this address
+            "ansible_control_path": f"%(directory)s/stick-{session.run_id[:4]}",
         }
-        login = _login(host, wanted)
-        given = {**login, "gpuadmin_install": {**order, "admin": _admin(session)}}
-        connections.close(session.site.known_hosts, at_once=True)  # one to a host that had this address is of no use
-        found = session.look("install", [host.name], given)
-        machine = found.hosts[host.name].reports.get("machine")
+        files = {Path(one).name: read_text(Path(one)) for one in network}
+        order = {"host": name, "mac": mac, "disk": disk, "network": files, "admin": _admin(session)}
+        given = {**login, "gpuadmin_install": order}
+        found = session.look("install", [name], given)
+        machine = found.hosts[name].reports.get("machine")
         if machine is None:
             return report(session, found, advice="boot it from the site's newest stick; --address says where it is")
-        disk = choose_disk(machine, wanted.disk)
+        chosen = choose_disk(machine, disk)
         if found.bad:  # guard: what a machine refuses is not asked about
             return report(session, found)
-        builder = PlanBuilder(f"Install {host.name}: everything on one disk goes", destroys=True)
-        builder.add_all([host.name], [f"erase {line.strip()}" for line in describe_disk(disk)])
-        builder.add_all([host.name], found.hosts[host.name].changed)
+        builder = PlanBuilder(f"Install {name}: everything on one disk goes", destroys=True)
+        builder.add_all([name], ["erase this disk", *describe_disk(chosen), *found.hosts[name].changed])
         pattern = known_as(host.address, host.port)
         if pinned_keys(read_known_hosts(session.site.known_hosts), pattern):
-            builder.warn(f"{host.name} has a host key that is pinned; the new one takes its place")
+            builder.warn(f"{name} has a host key that is pinned; the new one takes its place")
         session.plan(builder.build())
         if session.check:
             return report(session, found)
-        _confirm(session, disk, wanted)
-        run = session.run("install", [host.name], given, check=False)
-        made = run.hosts[host.name].reports.get("made")
+        _confirm(session, bool(chosen["parts"]), name, erase)
+        run = session.run("install", [name], given, check=False)
+        made = run.hosts[name].reports.get("made")
         if made is None:
-            return report(session, run, advice=_AGAIN)
+            return report(session, run, advice="boot the stick again and run the same: it begins anew")
         _pin(session, pattern, made["host_key"])
-        booted = session.run("install", [host.name], {**login, "gpuadmin_install_reboot": True}, check=False)
-        connections.close(session.site.known_hosts, at_once=True)
+        booted = session.run("install", [name], {**login, "gpuadmin_install_reboot": True}, check=False)
         if booted.bad:
             return report(session, booted, advice="switch it off and on; it boots from its disk")
-        session.console.print(f"Waiting until {host.name} has booted from its disk…")
+        session.console.print(f"Waiting until {name} has booted from its disk…")
         _await(host, made["host_key"])
-        echo(f"Next: gpuadmin provision --limit {host.name}; gpuadmin prepare-root --limit {host.name}", err=True)
-        return report(session, run, {"image": machine["image"], "disk": wanted.disk})
+        echo(f"Next: gpuadmin provision --limit {name}; gpuadmin prepare-root --limit {name}", err=True)
+        return report(session, run, {"image": machine["image"], "disk": disk})
 
 
 def _admin(session: Session) -> dict[str, str]:
@@ -126,21 +114,18 @@ def _admin(session: Session) -> dict[str, str]:
     return {"user": session.site.settings.admin.user, "key": key, "signers": signers(session.site)}
 
 
-def _login(host: Host, wanted: Install) -> dict[str, Any]:
-    """How the stick is reached: at the host's address or another, and by the stick's own key alone."""
-    known = f"-o HostKeyAlias={STICK}"  # guard: a machine that does not show the stick's key is told nothing -> ""
-    return {"ansible_ssh_extra_args": known, "ansible_host": wanted.address or host.address}
-
-
-def _confirm(session: Session, disk: Mapping[str, Any], wanted: Install) -> None:
+def _confirm(session: Session, full: bool, name: str, erase: str | None) -> None:
     """Ask; where something is on the disk the host's name has to be typed, or given by --erase together with --yes."""
-    if disk["parts"] and session.options.yes and wanted.erase != wanted.host:  # guard: --yes alone erases nothing
-        raise RefusedError("erasing a disk is not confirmed by --yes alone", hint=f"give --erase {wanted.host} too")
+    if full and session.options.yes and erase != name:  # guard: --yes alone erases nothing
+        raise RefusedError("erasing a disk is not confirmed by --yes alone", hint=f"give --erase {name} too")
     session.confirm()  # guard: a disk is written once that is confirmed
-    if disk["parts"] and not session.options.yes:
-        typed = ask(f"Type the host's name ({wanted.host}) to erase that disk", default="")
-        if typed != wanted.host:  # guard: the host's name is typed before its disk is erased
-            raise RefusedError("not confirmed; nothing was written")
+    # guard: the host's name is typed before its disk is erased
+    if (
+        full
+        and not session.options.yes
+        and ask(f"Type the host's name ({name}) to erase that disk", default="") != name
+    ):
+        raise RefusedError("not confirmed; nothing was written")
 
 
 def _pin(session: Session, name: str, key: str) -> None:

@@ -105,14 +105,16 @@ def disk(name: str | None, options: Options) -> int:
 @click.option("--image", metavar="NAME", help="With --stick: the image.  [default: the newest with a full stream]")
 @click.option("--kernel", metavar="TEXT", default="", help="With --stick: further arguments of all its kernels.")
 @click.option("--mac", metavar="MAC", help="A MAC address of the machine: another machine refuses.")
-@click.option("--disk", metavar="BY-ID", help="Its disk, by its name in /dev/disk/by-id; without it they are shown.")
+@click.option(
+    "--disk", metavar="BY-ID", default="", help="Its disk, by its name in /dev/disk/by-id; without it they are shown."
+)
 @click.option("--address", metavar="ADDRESS", help="Where the stick answers.  [default: the host's own address]")
 @click.option("--network", multiple=True, metavar="FILE", help="A .network file, in place of DHCP; repeatable.")
 @click.option("--erase", metavar="HOST", help="With --yes, for a disk that is not empty: the name to be typed.")
 @run_options(limit=False)
 def install(
     options: Options, host: str | None, stick: Path | None, image: str | None, kernel: str, mac: str | None,
-    disk: str | None, address: str | None, network: tuple[str, ...], erase: str | None,
+    disk: str, address: str | None, network: tuple[str, ...], erase: str | None,
 ) -> int:  # fmt: skip
     """Make an empty machine a node: boot it from the site's stick, and have one named disk written.
 
@@ -129,7 +131,7 @@ def install(
         raise click.UsageError("name a HOST and its --mac, which stands on the machine; or give --stick FILE")
     if stick is not None:
         return action.make_stick(options, stick, image, kernel)
-    return action.install(options, action.Install(str(host), str(mac), disk, address, network, erase))
+    return action.install(options, str(host), str(mac).lower().replace("-", ":"), disk, address, network, erase)
 
 
 @click.command("bootstrap")

@@ -16,12 +16,12 @@ def describe_disk(disk: Mapping[str, Any]) -> list[str]:
     return [first, *(f"  {part}" for part in disk["parts"] or ["nothing is on it"]), *why]
 
 
-def choose_disk(machine: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
+def choose_disk(machine: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Given what a machine says, return the disk of a name. Raises ConfigError, with all disks, where there is none."""
     for disk in machine["disks"]:
         if name in disk["names"]:
             return dict(disk)
-    what = "no disk is named" if name is None else f"this machine has no disk {name}"
+    what = f"this machine has no disk {name}" if name else "no disk is named"
     lines = "\n  ".join(line for disk in machine["disks"] for line in describe_disk(disk))
     raise ConfigError(f"{what}; what it has:\n  {lines}", hint="--disk NAME, as it stands before the colon")
 

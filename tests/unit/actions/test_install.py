@@ -103,7 +103,8 @@ def test_a_blank_disk(answers: Answers, site: Path, cli: Cli) -> None:
     (site / "lan.network").write_text("[Match]\n")
     out = succeed(cli, "install", "node1", "--mac", MAC.upper().replace(":", "-"), "--disk", BLANK, "--address",
                   "10.0.0.201", "--network", str(site / "lan.network"), "--yes")  # fmt: skip
-    assert "erase nvme-BLANK_1: 1.0 TB, ODD" in out
+    assert "erase this disk" in out
+    assert "nvme-BLANK_1: 1.0 TB, ODD" in out
     assert "write one" in out
     assert "the new one takes its place" in out
     look, write, reboot = answers.asked
