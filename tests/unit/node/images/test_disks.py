@@ -80,7 +80,7 @@ def test_where_it_was_mounted_last(tmp_path: Path) -> None:
     device.write_bytes(bytes(1024 + 0x88) + b"/srv/data\0more" + bytes(100))
     one = part("sda1", path=str(device), fstype="ext4")
     (found,) = look(tmp_path, part("sda", "disk", children=[one])).values()
-    assert found.parts == ["sda1: ext4, 500.0 GB, last mounted on /srv/data"]
+    assert found.parts == ["sda1: ext4, 500.0 GB, last mounted on '/srv/data'"]
 
 
 FREE = Disk([NAME], 500 * GB, "", [], "")

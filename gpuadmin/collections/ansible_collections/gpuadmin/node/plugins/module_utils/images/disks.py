@@ -46,7 +46,7 @@ def _describe(part: Mapping[str, Any]) -> str:
     labels = dict.fromkeys(repr(part[key]) for key in ("label", "partlabel") if part.get(key))
     words = [part.get("fstype") or "no file system that is known", *labels, size_words(int(part["size"] or 0))]
     mounted = _last_mount(str(part["path"])) if str(part.get("fstype")).startswith("ext") else ""
-    return f"{part['name']}: {', '.join([*words, *([f'last mounted on {mounted}'] if mounted else [])])}"[:400]
+    return f"{part['name']}: {', '.join([*words, *([f'last mounted on {mounted!r}'] if mounted else [])])}"[:400]
 
 
 def _last_mount(device: str) -> str:
