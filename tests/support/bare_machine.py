@@ -17,6 +17,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.root_facts im
 
 from gpuadmin.lab import accel, firmware, image, network
 from gpuadmin.lab.progress import Progress
+from gpuadmin.lab.qmp import Qmp
 from tests.support.lab_cluster import Cluster
 
 MAC, DISK = "52:54:00:0a:0b:0c", "virtio-EMPTY"
@@ -128,8 +129,9 @@ def download(target: Path) -> None:
 
 
 class Machine:
-    """The machine. Its disk is tried first, and then the stick, as firmware does by itself; `power_cut` loses what is
-    not on the disk. It has one card, in a network where DHCP answers; its ssh is at a port of this machine's.
+    """The machine. It boots from the stick when it is switched on, as if that was chosen in the firmware's menu, and
+    from its disk at every reboot. `power_cut` loses what is not on the disk. It has one card, in a network where DHCP
+    answers; its ssh is at a port of this machine's.
     """
 
     def __init__(self, directory: Path, stick: Path, kind: str) -> None:
@@ -139,21 +141,28 @@ class Machine:
         self._process: subprocess.Popen[bytes] | None = None
         run("qemu-img", "create", "-q", "-f", "qcow2", self.disk, "10G")
 
-    def start(self) -> None:
+    def start(self, first: str = "stick") -> None:
         command = [
             "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-machine", "pc", "-m", "1024",
             *accel.accel_arguments(accel.choose(image.kernel())),
             "-drive", f"if=none,id=disk,format=qcow2,cache=writeback,discard=unmap,file={self.disk}",
-            "-device", "virtio-blk-pci,drive=disk,serial=EMPTY,bootindex=1",
+            "-device", "virtio-blk-pci,drive=disk,serial=EMPTY,bootindex=2",
             "-drive", f"if=none,id=stick,format=raw,snapshot=on,file={self.stick}",
-            "-device", "virtio-blk-pci,drive=stick,serial=STICK,bootindex=2",
+            "-device", f"virtio-blk-pci,drive=stick,serial=STICK,id=plug,bootindex={1 if first == 'stick' else 3}",
             "-netdev", f"user,id=lan,ipv6=off,hostfwd=tcp:127.0.0.1:{self.port}-:22",
             "-device", f"virtio-net-pci,netdev=lan,mac={MAC},romfile=",
             "-device", "virtio-rng-pci",
             "-chardev", f"file,id=console,path={self.console},append=on", "-serial", "chardev:console",
+            "-qmp", "unix:qmp.sock,server=on,wait=off",
             *(("-bios", str(firmware.ovmf())) if self.kind == "uefi" else ()),
         ]  # fmt: skip
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        (self.directory / "qmp.sock").unlink(missing_ok=True)
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=self.directory)
+
+    def boot_from_disk(self) -> None:
+        """From the next reboot on."""
+        with Qmp(self.directory, limit=30) as monitor:
+            monitor.command("qom-set", path="/machine/peripheral/plug", property="bootindex", value=3)
 
     def power_cut(self) -> None:
         if self._process is not None:

@@ -26,16 +26,13 @@ class Admin:
 
 @dataclass(frozen=True)
 class StickOrder:
-    """Make a stick: the image of a disk that boots a system from which machines are installed.
-
-    Has the unit ``gpuadmin-install.service`` make it from a signed image in the store, and waits for it.
-    """
+    """Make a stick: the image of a disk that boots a system from which machines are installed."""
 
     #: The image, and the store that has it.
     name: str
     store: str
     admin: Admin
-    #: What the kernels of the stick and of the nodes are given beside what gpuadmin needs.
+    #: Further arguments of the kernels of the stick, and of the nodes that are made from it.
     arguments: Annotated[str, Pattern(r"[A-Za-z0-9 ._,:=+@/-]{0,500}", "a kernel's arguments")]
     #: An id of this run of gpuadmin, the same in every call.
     run_id: str
@@ -45,13 +42,11 @@ class StickOrder:
 class InstallOrder:
     """Install a node on one disk of a machine that runs from a stick. All that is on that disk goes.
 
-    Has the unit ``gpuadmin-install.service`` do it, and waits for it. A check says which disks there are.
+    A check says which disks there are. `mac`: of the machine; another one refuses. `disk`: empty only in a check.
     """
 
     host: HostName
-    #: An address of the machine: another one refuses.
     mac: Mac
-    #: Empty in a check that only looks.
     disk: DiskName
     admin: Admin
     run_id: str

@@ -18,7 +18,7 @@ from tests.unit.node.images.conftest import World, run
 
 pytestmark = pytest.mark.btrfs
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGY0mNRDSXyXVOc7Yhx1gHKkQyQ0Zp3mG2oWnJ1pV5bN"
-OWN = {"etc/hostname": "node9\n", "etc/systemd/network/10-gpuadmin.network": "[Network]\nDHCP=yes\n"}
+NETWORK = {"etc/systemd/network/10-gpuadmin.network": "[Network]\nDHCP=yes\n"}
 
 
 def with_factory(root: Path) -> None:
@@ -46,8 +46,8 @@ def wanted(image: World, tmp_path: Path) -> Wanted:
             file.write(text)
     admin = Admin("gpuadmin", KEY, image.golden.settings.signers)
     return Wanted(
-        "gpuadmin", found, manifest.choose_stream(found, {}, full=True), str(image.store), str(loader),
-        "console=ttyS0", admin, OWN, run=str(tmp_path / "run"),
+        "gpuadmin", "node9", found, manifest.choose_stream(found, {}, full=True), str(image.store), str(loader),
+        "console=ttyS0", admin, NETWORK, run=str(tmp_path / "run"),
     )  # fmt: skip
 
 
@@ -100,6 +100,7 @@ def test_a_disk_has_all_that_a_node_boots_from(disk: Path, wanted: Wanted, tmp_p
         assert received.received_uuid == wanted.manifest.uuid, "the next push can be a difference to it"
         etc, state = top / "roots/fresh/etc", top / "state"
         assert (etc / "hostname").read_text() == "node9\n"
+        assert (etc / "systemd/network/10-gpuadmin.network").exists()
         assert len((etc / "machine-id").read_text().strip()) == 32
         assert (
             f"UUID={run('blkid', '-p', '-s', 'UUID', '-o', 'value', '-O', TOP * MIB, disk).strip()} /var"
@@ -112,6 +113,7 @@ def test_a_disk_has_all_that_a_node_boots_from(disk: Path, wanted: Wanted, tmp_p
         assert (state / "spool/odd").is_dir()
         assert (state / "lib/gpuadmin/identity").stat().st_mode & 0o777 == 0o700
         assert json.loads((state / "lib/gpuadmin/roots.json").read_text())["confirmed"] == ["fresh"]
+        assert (state / "lib/gpuadmin/manifests/fresh.json").exists(), "drift is known from it"
         assert list((top / "incoming").iterdir()) == []
     assert run("losetup", "-j", disk) == ""
 

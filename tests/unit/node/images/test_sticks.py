@@ -103,7 +103,7 @@ def test_a_disk_becomes_a_node(machine: Machine) -> None:
     sticks.install(machine.order, machine.places)
     ((device, wanted),) = machine.written
     assert (device, wanted.label, wanted.arguments, wanted.manifest.name) == ("/dev/null", "gpuadmin", "quiet", "fresh")
-    assert wanted.own["etc/hostname"] == "node9\n"
+    assert wanted.host == "node9"
 
 
 #: What is wrong → how it comes about, and what is said. Nothing is written then.

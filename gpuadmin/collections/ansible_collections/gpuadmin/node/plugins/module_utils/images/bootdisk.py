@@ -26,8 +26,8 @@ from ..run import run
 from . import grubenv, identity
 from .layout import DIRECTORIES
 from .manifest import Manifest, Stream
-from .places import Places, Running
-from .records import RootRecords
+from .places import ImageSettings, Places, Running
+from .records import RootRecords, load_manifest
 from .root_facts import check_boots
 from .stream import Progress, fetch, receive
 from .trial import FACTORY, fill_var
@@ -82,17 +82,18 @@ UUID={boot} /boot/grub ext4 ro,noatime 0 0
 class Wanted:
     """What a disk is to be. ``store``: the directory that has the image. ``loader``: a file with its first MiB.
 
-    ``arguments``: of its kernels. ``own``: path → text of the files that make it this host.
+    ``arguments``: of its kernels. ``network``: path → text of files.
     """
 
     label: str
+    host: str
     manifest: Manifest
     stream: Stream
     store: str
     loader: str
     arguments: str
     admin: Admin
-    own: Mapping[str, str]
+    network: Mapping[str, str]
     run: str
 
 
@@ -157,7 +158,9 @@ def _make_root(places: Places, wanted: Wanted, ids: Mapping[str, str]) -> str:
     stored = os.path.join(places.state, "identity")
     os.makedirs(os.path.join(stored, "etc/ssh"), mode=0o755)
     os.chmod(stored, 0o700)
-    files = {**wanted.own, "etc/machine-id": f"{uuid.uuid4().hex}\n", "etc/fstab": _FSTAB.format(**ids)}
+    own = {"hostname": f"{wanted.host}\n", "hosts": f"127.0.0.1 localhost\n127.0.1.1 {wanted.host}\n",
+           "machine-id": f"{uuid.uuid4().hex}\n", "fstab": _FSTAB.format(**ids)}  # fmt: skip
+    files = {**wanted.network, **{f"etc/{path}": text for path, text in own.items()}}
     for path, text in files.items():
         os.makedirs(os.path.dirname(os.path.join(stored, path)), mode=0o755, exist_ok=True)
         write_atomic(os.path.join(stored, path), text.encode(), mode=0o644)
@@ -169,6 +172,7 @@ def _make_root(places: Places, wanted: Wanted, ids: Mapping[str, str]) -> str:
     guard.set_read_only(new, True)
     os.rename(new, places.in_top("roots", name))
     RootRecords((name,), {name: name}, {}).write(places)
+    load_manifest(places, name, ImageSettings(signers=wanted.admin.signers))  # which keeps it, for drift
     return " ".join(key.with_suffix(".pub").read_text(encoding="ascii").split()[:2])
 
 

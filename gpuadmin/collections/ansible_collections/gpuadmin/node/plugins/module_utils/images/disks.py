@@ -16,11 +16,9 @@ from ..run import LOOKING, run
 _LSBLK = ("lsblk", "--json", "--bytes", "--output", "NAME,PATH,TYPE,SIZE,MODEL,FSTYPE,LABEL,PARTLABEL,MOUNTPOINT")
 
 
-def _ask() -> str:
-    return run(_LSBLK, what="the disks", seconds=LOOKING)
-
-
-def look(ask: Callable[[], str] = _ask, by_id: str = "/dev/disk/by-id") -> dict[str, Disk]:
+def look(
+    ask: Callable[[], str] = lambda: run(_LSBLK, seconds=LOOKING), by_id: str = "/dev/disk/by-id"
+) -> dict[str, Disk]:
     """Every whole disk: its device → what it is."""
     names: dict[str, list[str]] = {}
     for name in sorted(os.listdir(by_id)) if os.path.isdir(by_id) else ():

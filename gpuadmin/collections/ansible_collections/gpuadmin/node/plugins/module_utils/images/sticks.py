@@ -61,8 +61,8 @@ def make_stick(order: StickOrder) -> dict[str, Any]:
         write_json(places.in_state("stick.json"), {"image": manifest.name, "arguments": order.arguments})
 
     arguments = f"{order.arguments} {_QUIET}"
-    own = {**_describe_names(NAME), "etc/systemd/network/10-gpuadmin.network": _BY_DHCP.format(match="Type=ether")}
-    wanted = Wanted(NAME, manifest, stream, order.store, loader, arguments, order.admin, own, RUN)
+    network = {"etc/systemd/network/10-gpuadmin.network": _BY_DHCP.format(match="Type=ether")}
+    wanted = Wanted(NAME, NAME, manifest, stream, order.store, loader, arguments, order.admin, network, RUN)
     key = bootdisk.lay_out(path, wanted, progress, fill)
     made = Made(key, path, os.path.getsize(path), digest(path))
     return {"operations": [f"made a stick of {manifest.name}"], "report": {"made": asdict(made)}}
@@ -73,10 +73,6 @@ def _load(store: str, name: str, admin: Admin) -> tuple[Manifest, Stream]:
     # guard: no stick and no disk is made of what is not signed -> load(os.path.join(store, check_name(name)), None)
     manifest = load(os.path.join(store, check_name(name)), admin.signers)
     return manifest, choose_stream(manifest, {}, full=True)
-
-
-def _describe_names(host: str) -> dict[str, str]:
-    return {"etc/hostname": f"{host}\n", "etc/hosts": f"127.0.0.1 localhost\n127.0.1.1 {host}\n"}
 
 
 def read_stick(places: Places) -> Mapping[str, Any]:
@@ -110,15 +106,15 @@ def install(order: InstallOrder, places: Places | None = None, *, check: bool = 
         store, loader = places.in_top("store"), places.in_top("store/loader")
         manifest, stream = _load(store, str(stick["image"]), order.admin)
         device = disks.choose(order.disk, bootdisk.needed(stream))
-        own = {**_describe_names(order.host), **describe_network(order)}
+        network = describe_network(order)
         if check:  # guard: a check writes no disk
             return {"operations": [done]}
         progress("checking the image")
         # guard: a disk is not touched for an image that is damaged
         if digest(os.path.join(store, manifest.name, stream.file)) != stream.sha256:
             raise NodeError("the image on this stick is damaged: write the stick again. The disk is as it was")
-        arguments = str(stick["arguments"])
-        wanted = Wanted("gpuadmin", manifest, stream, store, loader, arguments, order.admin, own, places.run)
+        wanted = Wanted("gpuadmin", order.host, manifest, stream, store, loader, str(stick["arguments"]), order.admin,
+                        network, places.run)  # fmt: skip
         made = Made(bootdisk.lay_out(device, wanted, progress))
     return {"operations": [done], "report": {"made": asdict(made)}}
 
