@@ -71,7 +71,7 @@ def install(
             raise ConfigError("this site has no stick", hint="gpuadmin install --stick FILE makes one")
         login = {
             "ansible_host": address or host.address,
-            # guard: a machine that does not show the stick's key is told nothing -> ""
+            # guard: a machine that does not show the stick's key is told nothing
             "ansible_ssh_extra_args": f"-o HostKeyAlias={STICK}",
             # not the connection of a host that had this address
             "ansible_control_path": f"%(directory)s/stick-{session.run_id[:4]}",

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import build, publish
-from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import ImageSettings, Places, Running
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, Running
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.root_facts import EARLY
 
+from gpuadmin.common.records.images import ImageSettings
 from gpuadmin.lab import accel, firmware, image, network
+from gpuadmin.lab.mirror import mirror
 from gpuadmin.lab.progress import Progress
 from gpuadmin.lab.qmp import Qmp
 from tests.support.lab_cluster import Cluster
@@ -58,7 +60,8 @@ def make_image(base: Path, key: Path, name: str) -> Path:
         with tarfile.open(image.ensure_root(Progress(), machines=True) / "root.tar") as tar:
             tar.extractall(root, filter="fully_trusted")
         shutil.rmtree(root / "boot/builder")
-        (root / "var").rename(top / "var")
+        shutil.rmtree(root / "var/cache/apt")
+        run("mv", root / "var", top / "var")
         (root / "var").mkdir()
         shutil.copytree(top / "var/lib/dpkg", root / "usr/lib/sysimage/dpkg", symlinks=True)
         assert build.collect_directories(str(root), str(top / "var")) > 20
@@ -114,7 +117,7 @@ def download(target: Path) -> None:
     for directory in ("lists/partial", "archives/partial"):
         (target / "apt" / directory).mkdir(parents=True)
     sources = target / "apt/sources.list"
-    sources.write_text(f"deb [signed-by={KEYRING}] {image.mirror()} {SUITE} main\n")
+    sources.write_text(f"deb [signed-by={KEYRING}] {mirror()} {SUITE} main\n")
     options = [
         word
         for one in (

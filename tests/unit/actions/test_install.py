@@ -180,7 +180,7 @@ def test_a_machine_that_does_not_answer(answers: Answers, cli: Cli) -> None:
 def test_a_node_that_shows_another_key(answers: Answers, site: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stick once more, or somebody else at its address."""
     monkeypatch.setattr(install, "_BOOT", 0.01)
-    monkeypatch.setattr(install.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("gpuadmin.actions.install.time.sleep", lambda seconds: None)
     monkeypatch.setattr(install, "fetch_host_keys",
                         lambda hosts: [HostKey("node1", "", 2, "ssh-ed25519", STICK_KEY)])  # fmt: skip
     error = fail(cli, 4, "install", "node1", "--mac", MAC, "--disk", BLANK, "--yes")
@@ -203,7 +203,9 @@ def fetched(answers: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     source = tmp_path / "source"
     source.write_bytes(answers.image)
     answers.path = str(source)
-    monkeypatch.setattr(install.connections, "command_line", lambda site, name, words: ["cat", str(source)])
+    monkeypatch.setattr(
+        "gpuadmin.actions.install.connections.command_line", lambda site, name, words: ["cat", str(source)]
+    )
     return source
 
 

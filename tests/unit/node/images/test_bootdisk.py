@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
@@ -131,7 +132,11 @@ def test_a_disk_that_was_cut_off_does_not_boot_and_is_made_anew(
         if reached == point:
             raise Cut
 
-    monkeypatch.setattr(bootdisk, "fetch", lambda *given: cut("fetching") or stream.fetch(*given))
+    def fetch(*given: Any) -> float:
+        cut("fetching")
+        return stream.fetch(*given)
+
+    monkeypatch.setattr(bootdisk, "fetch", fetch)
     with pytest.raises(Cut):
         bootdisk.lay_out(str(disk), wanted, cut)
     with disk.open("rb") as data:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuadmin.common import ssh_key
+from gpuadmin.common.records.images import ImageSettings
 from gpuadmin.common.records.installs import Admin
 
 from .. import btrfs
@@ -26,7 +27,7 @@ from ..run import run
 from . import grubenv, identity
 from .layout import DIRECTORIES
 from .manifest import Manifest, Stream
-from .places import ImageSettings, Places, Running
+from .places import Places, Running
 from .records import RootRecords, load_manifest
 from .root_facts import check_boots
 from .stream import Progress, fetch, receive

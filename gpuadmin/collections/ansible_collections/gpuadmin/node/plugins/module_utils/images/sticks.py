@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from gpuadmin.common.records.images import ImageSettings
 from gpuadmin.common.records.installs import Admin, InstallOrder, Machine, Made, StickOrder
 
 from ..background import Job, progress_writer
@@ -19,7 +20,7 @@ from . import bootdisk, disks
 from .bootdisk import Wanted
 from .manifest import Manifest, Stream, choose_stream, digest, load
 from .mounting import mounted
-from .places import ImageSettings, Places, check_name, read_json, write_json
+from .places import Places, check_name, read_json, write_json
 
 UNIT = "install"
 NAME = "gpuadmin-stick"
@@ -50,7 +51,7 @@ def make_stick(order: StickOrder) -> dict[str, Any]:
     progress("making the boot loader")
     bootdisk.make_loader(loader, directory)
     with open(path, "wb") as file:
-        file.truncate(bootdisk.needed(stream) + stream.bytes)
+        file.truncate((bootdisk.needed(stream) + stream.bytes) // bootdisk.MIB * bootdisk.MIB)
 
     def fill(places: Places) -> None:
         shutil.copytree(
