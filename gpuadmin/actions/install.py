@@ -94,7 +94,13 @@ def install(
         session.plan(builder.build())
         if session.check:
             return report(session, found)
-        _confirm(session, bool(chosen["parts"]), name, erase)
+        if chosen["parts"] and session.options.yes and erase != name:  # guard: --yes alone erases nothing
+            raise RefusedError("erasing a disk is not confirmed by --yes alone", hint=f"give --erase {name} too")
+        session.confirm()  # guard: a disk is written once that is confirmed
+        asked = chosen["parts"] and not session.options.yes
+        # guard: the host's name is typed before its disk is erased
+        if asked and ask(f"Type the host's name ({name}) to erase that disk", default="") != name:
+            raise RefusedError("not confirmed; nothing was written")
         run = session.run("install", [name], given, check=False)
         made = run.hosts[name].reports.get("made")
         if made is None:
@@ -114,20 +120,6 @@ def _admin(session: Session) -> dict[str, str]:
     return {"user": session.site.settings.admin.user, "key": key, "signers": signers(session.site)}
 
 
-def _confirm(session: Session, full: bool, name: str, erase: str | None) -> None:
-    """Ask; where something is on the disk the host's name has to be typed, or given by --erase together with --yes."""
-    if full and session.options.yes and erase != name:  # guard: --yes alone erases nothing
-        raise RefusedError("erasing a disk is not confirmed by --yes alone", hint=f"give --erase {name} too")
-    session.confirm()  # guard: a disk is written once that is confirmed
-    # guard: the host's name is typed before its disk is erased
-    if (
-        full
-        and not session.options.yes
-        and ask(f"Type the host's name ({name}) to erase that disk", default="") != name
-    ):
-        raise RefusedError("not confirmed; nothing was written")
-
-
 def _pin(session: Session, name: str, key: str) -> None:
     path = session.site.known_hosts
     write_atomically(path, with_lines(read_known_hosts(path), [f"{name} {key}"]))
@@ -136,9 +128,8 @@ def _pin(session: Session, name: str, key: str) -> None:
 def _copy(session: Session, server: str, made: Mapping[str, Any], file: Path) -> None:
     """Bring a stick's file from the storage host, for its owner alone: it holds the stick's host key."""
     site, part = session.site, file.with_name(f"{file.name}.part")
-    (host,) = site.inventory.named([server])
-    cat = ["cat", made["path"]] if site.settings.admin.user == "root" else ["sudo", "-n", "cat", made["path"]]
-    line = cat if host.local else connections.command_line(site, server, [shlex.join(cat)])
+    sudo = () if site.settings.admin.user == "root" else ("sudo", "-n")
+    line = connections.command_line(site, server, [shlex.join((*sudo, "cat", made["path"]))])
     session.console.print(f"Copying {size_words(made['bytes'])} from {server}…")
     part.unlink(missing_ok=True)
     part.touch(0o600, exist_ok=False)  # guard: a stick's file is its owner's alone -> part.touch(0o644)

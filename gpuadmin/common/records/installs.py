@@ -9,10 +9,7 @@ from .bounds import Count, Line, Pattern, Size
 
 #: A name in /dev/disk/by-id: it becomes a path.
 DiskName = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]{0,200}|", "a name in /dev/disk/by-id")]
-Mac = Annotated[str, Pattern("[0-9a-f]{2}(:[0-9a-f]{2}){5}", "a MAC address")]
-HostName = Annotated[str, Pattern("[A-Za-z0-9][A-Za-z0-9.-]{0,62}", "a host name")]
 NetworkFile = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}\.network", "the name of a .network file")]
-PublicKey = Annotated[str, Pattern("ssh-ed25519 [A-Za-z0-9+/=]{60,100}", "a public key")]
 
 
 @dataclass(frozen=True)
@@ -26,15 +23,15 @@ class Admin:
 
 @dataclass(frozen=True)
 class StickOrder:
-    """Make a stick: the image of a disk that boots a system from which machines are installed."""
+    """Make a stick: the image of a disk that boots a system from which machines are installed.
 
-    #: The image, and the store that has it.
+    `name`: of the image. `arguments`: of the kernels of the stick, and of the nodes that are made from it.
+    """
+
     name: str
     store: str
     admin: Admin
-    #: Further arguments of the kernels of the stick, and of the nodes that are made from it.
     arguments: Annotated[str, Pattern(r"[A-Za-z0-9 ._,:=+@/-]{0,500}", "a kernel's arguments")]
-    #: An id of this run of gpuadmin, the same in every call.
     run_id: str
 
 
@@ -43,14 +40,14 @@ class InstallOrder:
     """Install a node on one disk of a machine that runs from a stick. All that is on that disk goes.
 
     A check says which disks there are. `mac`: of the machine; another one refuses. `disk`: empty only in a check.
+    `network`: name → text of systemd.network(5); without any the node asks DHCP.
     """
 
-    host: HostName
-    mac: Mac
+    host: Annotated[str, Pattern("[A-Za-z0-9][A-Za-z0-9.-]{0,62}", "a host name")]
+    mac: Annotated[str, Pattern("[0-9a-f]{2}(:[0-9a-f]{2}){5}", "a MAC address")]
     disk: DiskName
     admin: Admin
     run_id: str
-    #: Name → text of systemd.network(5); without any the node asks DHCP.
     network: dict[NetworkFile, str] = field(default_factory=dict)
 
 
@@ -77,7 +74,7 @@ class Machine:
 class Made:
     """A disk that was made. `host_key`: of the system on it. `path`, `bytes`, `sha256`: of a stick's file."""
 
-    host_key: PublicKey
+    host_key: Annotated[str, Pattern("ssh-ed25519 [A-Za-z0-9+/=]{60,100}", "a public key")]
     path: str = ""
     bytes: Count = 0
     sha256: str = ""

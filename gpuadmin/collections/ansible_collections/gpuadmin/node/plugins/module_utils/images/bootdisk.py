@@ -1,7 +1,7 @@
 """A disk that boots an image: divided, filled and made bootable. Sticks and nodes' disks are both made here.
 
-The parts are reached through loop devices with an offset: a file and a disk are the same then, and nobody has to wait
-for the kernel to see partitions. The boot loader comes last: a disk whose making was cut off does not boot.
+Its parts are reached through loop devices with an offset: a file and a disk are the same then. The boot loader comes
+last: a disk whose making was cut off does not boot.
 """
 
 from __future__ import annotations
@@ -81,10 +81,7 @@ UUID={boot} /boot/grub ext4 ro,noatime 0 0
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a disk is to be. ``store``: the directory that has the image. ``loader``: a file with its first MiB.
-
-    ``arguments``: of its kernels. ``network``: path → text of files.
-    """
+    """What a disk is to be. ``store``: the directory that has the image. ``loader``: a file with its first MiB."""
 
     label: str
     host: str
@@ -99,7 +96,7 @@ class Wanted:
 
 
 def needed(stream: Stream) -> int:
-    """Bytes of a disk that an image needs: packed, unpacked, and room to work."""
+    """Bytes of a disk that an image needs."""
     return TOP * MIB + stream.bytes + stream.stream_bytes + (1 << 30)
 
 
