@@ -29,7 +29,7 @@ KERNEL = (
     "console=ttyS0 loglevel=4"
 )
 #: Of Debian 13, as light hosts are, which do not reach a mirror.
-PACKAGES = ("grub-efi-amd64-bin", "mtools")
+PACKAGES = ("grub-efi-amd64-bin", "grub-efi-amd64-unsigned", "mtools")
 SUITE, KEYRING = "trixie", "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
