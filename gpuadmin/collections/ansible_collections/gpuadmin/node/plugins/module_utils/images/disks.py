@@ -77,8 +77,8 @@ def choose(name: str, need: int, disks: Mapping[str, Disk] | None = None) -> str
         raise NodeError(f"{name} is not touched: {disk.busy}")
     if disk.size < need:  # guard: a disk that is too small keeps what is on it
         raise NodeError(f"{name} has {size_words(disk.size)}, and {size_words(need)} are needed; it is not touched")
-    # guard: a disk that the kernel has in use is not taken
     try:
+        # guard: a disk that the kernel has in use is not taken
         os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
         raise NodeError(f"{name} is not touched: {in_words(error)}") from error
