@@ -15,7 +15,7 @@ from gpuadmin.actions.shared.images import facts, require_storage, signers, vari
 from gpuadmin.ansible import connections
 from gpuadmin.common.text import size_words
 from gpuadmin.config.inventory import Host
-from gpuadmin.config.known_hosts import known_as, pinned_keys, read_known_hosts, with_lines
+from gpuadmin.config.known_hosts import known_as, read_known_hosts, with_lines
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import ask, echo
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError, UnreachableError
@@ -88,9 +88,7 @@ def install(
             return report(session, found)
         builder = PlanBuilder(f"Install {name}: everything on one disk goes", destroys=True)
         builder.add_all([name], ["erase this disk", *describe_disk(chosen), *found.hosts[name].changed])
-        pattern = known_as(host.address, host.port)
-        if pinned_keys(read_known_hosts(session.site.known_hosts), pattern):
-            builder.warn(f"{name} has a host key that is pinned; the new one takes its place")
+        builder.add("site", f"pin the host key of {name}, which it makes; one that is pinned now goes")
         session.plan(builder.build())
         if session.check:
             return report(session, found)
@@ -105,7 +103,7 @@ def install(
         made = run.hosts[name].reports.get("made")
         if made is None:
             return report(session, run, advice="boot the stick again and run the same: it begins anew")
-        _pin(session, pattern, made["host_key"])
+        _pin(session, known_as(host.address, host.port), made["host_key"])
         booted = session.run("install", [name], {**login, "gpuadmin_install_reboot": True}, check=False)
         if booted.bad:
             return report(session, booted, advice="switch it off and on; it boots from its disk")

@@ -106,7 +106,7 @@ def test_a_blank_disk(answers: Answers, site: Path, cli: Cli) -> None:
     assert "erase this disk" in out
     assert "nvme-BLANK_1: 1.0 TB, ODD" in out
     assert "write one" in out
-    assert "the new one takes its place" in out
+    assert "pin the host key of node1" in out
     look, write, reboot = answers.asked
     assert (look.check, write.check, reboot.check) == (True, False, False)
     for one in answers.asked:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import struct
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,11 +112,8 @@ def lay_out(device: str, wanted: Wanted, progress: Progress, more: Callable[[Pla
     _write(device, (510, bytes(2)))  # guard: a disk that is not whole is none that a BIOS would begin with
     ids = {"top": str(uuid.uuid4()), "boot": str(uuid.uuid4())}
     with ExitStack() as stack:
-        boot, top = (stack.enter_context(_attached(device, *ends)) for ends in ((BOOT, TOP), (TOP, None)))
-        run(("mke2fs", "-q", "-F", "-t", "ext3", "-L", "gpuadmin-boot", "-U", ids["boot"], boot))
-        run(("mkfs.btrfs", "-q", "-f", "-L", wanted.label, "-U", ids["top"], top))
-        top = stack.enter_context(_mounted(top, "btrfs", f"{wanted.run}/install-top"))
-        boot = stack.enter_context(_mounted(boot, "ext4", f"{wanted.run}/install-boot"))
+        boot = _mount(stack, device, (BOOT, TOP), ("mke2fs", "-qFt", "ext3"), "gpuadmin-boot", ids["boot"], wanted.run)
+        top = _mount(stack, device, (TOP, 0), ("mkfs.btrfs", "-q", "-f"), wanted.label, ids["top"], wanted.run)
         state, none = f"{top}/state/lib/gpuadmin", Running(0, "")
         places = Places(top=top, boot=boot, state=state, store=wanted.store, run=wanted.run, running=none)
         for name in DIRECTORIES:
@@ -228,25 +225,20 @@ def _write(device: str, *pieces: tuple[int, bytes]) -> None:
             os.fsync(stream)
 
 
-@contextmanager
-def _attached(device: str, start: int, end: int | None) -> Iterator[str]:
-    """A loop device for a part of a disk, from and to so many MiB; the last part ends before the copy of the table."""
+def _mount(
+    stack: ExitStack, device: str, ends: tuple[int, int], make: Sequence[str], label: str, identity: str, above: str
+) -> str:
+    """Make a file system in a part of a disk, from and to so many MiB (0: before the copy of the table), by a loop
+    device; and mount it, until the stack is closed. Returns where.
+    """
     with open(device, "rb") as stream:
-        end = end or stream.seek(0, os.SEEK_END) // MIB - 1
-    places = ("--offset", str(start * MIB), "--sizelimit", str((end - start) * MIB))
+        end = ends[1] or stream.seek(0, os.SEEK_END) // MIB - 1
+    places = ("--offset", str(ends[0] * MIB), "--sizelimit", str((end - ends[0]) * MIB))
     loop = run(("losetup", "--find", "--show", *places, device), what="a part of the disk").strip()
-    try:
-        yield loop
-    finally:
-        run(("losetup", "--detach", loop))
-
-
-@contextmanager
-def _mounted(device: str, kind: str, at: str) -> Iterator[str]:
+    stack.callback(run, ("losetup", "--detach", loop))
+    run((*make, "-L", label, "-U", identity, loop))
+    at = os.path.join(above, f"install-{label}")
     os.makedirs(at, mode=0o700, exist_ok=True)
-    run(("mount", "-t", kind, "-o", "noatime", device, at), what="a part of the disk")
-    try:
-        yield at
-    finally:
-        run(("umount", at))
-        os.rmdir(at)
+    run(("mount", "-o", "noatime", loop, at), what="a part of the disk")
+    stack.callback(run, ("umount", at))
+    return at
