@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,8 +112,11 @@ def lay_out(device: str, wanted: Wanted, progress: Progress, more: Callable[[Pla
     _write(device, (510, bytes(2)))  # guard: a disk that is not whole is none that a BIOS would begin with
     ids = {"top": str(uuid.uuid4()), "boot": str(uuid.uuid4())}
     with ExitStack() as stack:
-        boot = _mount(stack, device, (BOOT, TOP), ("mke2fs", "-qFt", "ext3"), "gpuadmin-boot", ids["boot"], wanted.run)
-        top = _mount(stack, device, (TOP, 0), ("mkfs.btrfs", "-q", "-f"), wanted.label, ids["top"], wanted.run)
+        boot, top = _attach(stack, device, BOOT, TOP), _attach(stack, device, TOP, 0)
+        run(("mke2fs", "-q", "-F", "-t", "ext3", "-L", "gpuadmin-boot", "-U", ids["boot"], boot))
+        run(("mkfs.btrfs", "-q", "-f", "-L", wanted.label, "-U", ids["top"], top))
+        top = _mount(stack, top, f"{wanted.run}/install-top")
+        boot = _mount(stack, boot, f"{wanted.run}/install-boot")
         state, none = f"{top}/state/lib/gpuadmin", Running(0, "")
         places = Places(top=top, boot=boot, state=state, store=wanted.store, run=wanted.run, running=none)
         for name in DIRECTORIES:
@@ -225,19 +228,17 @@ def _write(device: str, *pieces: tuple[int, bytes]) -> None:
             os.fsync(stream)
 
 
-def _mount(
-    stack: ExitStack, device: str, ends: tuple[int, int], make: Sequence[str], label: str, identity: str, above: str
-) -> str:
-    """Make a file system in a part of a disk, from and to so many MiB (0: before the copy of the table), by a loop
-    device; and mount it, until the stack is closed. Returns where.
-    """
+def _attach(stack: ExitStack, device: str, start: int, end: int) -> str:
+    """A loop device for a part of a disk, from and to so many MiB (0: before the copy of the table)."""
     with open(device, "rb") as stream:
-        end = ends[1] or stream.seek(0, os.SEEK_END) // MIB - 1
-    places = ("--offset", str(ends[0] * MIB), "--sizelimit", str((end - ends[0]) * MIB))
+        end = end or stream.seek(0, os.SEEK_END) // MIB - 1
+    places = ("--offset", str(start * MIB), "--sizelimit", str((end - start) * MIB))
     loop = run(("losetup", "--find", "--show", *places, device), what="a part of the disk").strip()
     stack.callback(run, ("losetup", "--detach", loop))
-    run((*make, "-L", label, "-U", identity, loop))
-    at = os.path.join(above, f"install-{label}")
+    return loop
+
+
+def _mount(stack: ExitStack, loop: str, at: str) -> str:
     os.makedirs(at, mode=0o700, exist_ok=True)
     run(("mount", "-o", "noatime", loop, at), what="a part of the disk")
     stack.callback(run, ("umount", at))
