@@ -14,7 +14,7 @@ import pytest
 from gpuadmin.actions.shared.images import signing_key
 from gpuadmin.config.load import load_site
 from gpuadmin.host_keys import fetch_host_keys
-from tests.support.bare_machine import DISK, KERNEL, MAC, Machine, fill_store, machine, make_image, wait_until
+from tests.support.bare_machine import DISK, KERNEL, MAC, Machine, fill_store, machine, make_image, run, wait_until
 from tests.support.lab_cluster import KEEP, LAB, REPOSITORY, Cluster
 from tests.support.where import BOOT
 
@@ -51,6 +51,20 @@ def bare(cluster: Cluster, request: pytest.FixtureRequest, tmp_path: Path) -> It
         (cluster.site / "inventory/bare.yml").write_text(json.dumps({"gpu": {"hosts": {NODE: reached}}}))
         wait_for_stick(cluster)
         yield found
+
+
+def test_a_stick(cluster: Cluster) -> None:
+    """A disk with four parts, whose host key the site knows; what is there is not replaced."""
+    parts = json.loads(run("sfdisk", "--json", PLACE / "site.img"))["partitiontable"]["partitions"]
+    assert [part["name"] for part in parts] == ["gpuadmin-bios", "gpuadmin-esp", "gpuadmin-boot", "gpuadmin"]
+    assert (PLACE / "site.img").stat().st_mode & 0o777 == 0o600
+    known = (cluster.site / "known_hosts").read_text()
+    assert known.count("gpuadmin-stick ssh-ed25519 ") == 1
+    cluster.gpuadmin("install", "--stick", str(PLACE / "site.img"), "--yes", code=5)
+    # nothing of its making stays mounted or attached
+    assert cluster.admin("storage1", "grep -c install- /proc/1/mountinfo || true").strip() == "0"
+    assert "stick.img" not in run("losetup", "-a")
+    assert cluster.admin("storage1", "stat -c %a /srv/storage/images-stick").strip() == "700"
 
 
 def wait_for_stick(cluster: Cluster) -> None:
