@@ -148,7 +148,7 @@ def _await(host: Host, key: str) -> None:
         if f"{found.kind} {found.blob}" == key:  # guard: a node is there when it shows the key that it made
             return
         time.sleep(3)  # nothing tells of a machine that comes up
+    hint = "its console says why: the stick has booted again (take it out), or DHCP gives it another address"
     raise UnreachableError(
-        f"{host.name} is installed, and does not answer at {host.address} with its new host key",
-        hint="its console says why; the stick may have booted again (take it out), or DHCP gives another address",
+        f"{host.name} is installed, and does not answer at {host.address} with its new key", hint=hint
     )

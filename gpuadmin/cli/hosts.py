@@ -105,9 +105,7 @@ def disk(name: str | None, options: Options) -> int:
 @click.option("--image", metavar="NAME", help="With --stick: the image.  [default: the newest with a full stream]")
 @click.option("--kernel", metavar="TEXT", default="", help="With --stick: further arguments of all its kernels.")
 @click.option("--mac", metavar="MAC", help="A MAC address of the machine: another machine refuses.")
-@click.option(
-    "--disk", metavar="BY-ID", default="", help="Its disk, by its name in /dev/disk/by-id; without it they are shown."
-)
+@click.option("--disk", metavar="BY-ID", default="", help="Its name in /dev/disk/by-id; without it all are shown.")
 @click.option("--address", metavar="ADDRESS", help="Where the stick answers.  [default: the host's own address]")
 @click.option("--network", multiple=True, metavar="FILE", help="A .network file, in place of DHCP; repeatable.")
 @click.option("--erase", metavar="HOST", help="With --yes, for a disk that is not empty: the name to be typed.")

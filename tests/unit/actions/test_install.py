@@ -184,7 +184,7 @@ def test_a_node_that_shows_another_key(answers: Answers, site: Path, cli: Cli, m
     monkeypatch.setattr(install, "fetch_host_keys",
                         lambda hosts: [HostKey("node1", "", 2, "ssh-ed25519", STICK_KEY)])  # fmt: skip
     error = fail(cli, 4, "install", "node1", "--mac", MAC, "--disk", BLANK, "--yes")
-    assert "is installed, and does not answer at 127.0.0.1 with its new host key" in error
+    assert "is installed, and does not answer at 127.0.0.1 with its new key" in error
     assert pinned(site, PATTERN) == {NODE_KEY}
 
 

@@ -112,7 +112,9 @@ def lay_out(device: str, wanted: Wanted, progress: Progress, more: Callable[[Pla
     _write(device, (510, bytes(2)))  # guard: a disk that is not whole is none that a BIOS would begin with
     ids = {"top": str(uuid.uuid4()), "boot": str(uuid.uuid4())}
     with ExitStack() as stack:
-        boot, top = _attach(stack, device, BOOT, TOP), _attach(stack, device, TOP, 0)
+        with open(device, "rb") as disk:
+            end = disk.seek(0, os.SEEK_END) // MIB - 1  # the copy of the table
+        boot, top = _attach(stack, device, BOOT, TOP), _attach(stack, device, TOP, end)
         run(("mke2fs", "-q", "-F", "-t", "ext3", "-L", "gpuadmin-boot", "-U", ids["boot"], boot))
         run(("mkfs.btrfs", "-q", "-f", "-L", wanted.label, "-U", ids["top"], top))
         top = _mount(stack, top, f"{wanted.run}/install-top")
@@ -229,9 +231,7 @@ def _write(device: str, *pieces: tuple[int, bytes]) -> None:
 
 
 def _attach(stack: ExitStack, device: str, start: int, end: int) -> str:
-    """A loop device for a part of a disk, from and to so many MiB (0: before the copy of the table)."""
-    with open(device, "rb") as stream:
-        end = end or stream.seek(0, os.SEEK_END) // MIB - 1
+    """A loop device for a part of a disk, from and to so many MiB."""
     places = ("--offset", str(start * MIB), "--sizelimit", str((end - start) * MIB))
     loop = run(("losetup", "--find", "--show", *places, device), what="a part of the disk").strip()
     stack.callback(run, ("losetup", "--detach", loop))

@@ -48,7 +48,6 @@ def make_stick(order: StickOrder) -> dict[str, Any]:
     shutil.rmtree(directory, ignore_errors=True)
     os.makedirs(directory, mode=0o700)  # guard: a stick's file, which has its host key, is root's alone -> 0o755
     path, loader = os.path.join(directory, "stick.img"), os.path.join(directory, "loader")
-    progress("making the boot loader")
     bootdisk.make_loader(loader, directory)
     with open(path, "wb") as file:
         file.truncate((bootdisk.needed(stream) + stream.bytes) // bootdisk.MIB * bootdisk.MIB)
@@ -72,8 +71,8 @@ def make_stick(order: StickOrder) -> dict[str, Any]:
 def _load(store: str, name: str, admin: Admin) -> tuple[Manifest, Stream]:
     """An image that somebody has signed who may, and its full stream. Raises NodeError."""
     # guard: no stick and no disk is made of what is not signed -> load(os.path.join(store, check_name(name)), None)
-    manifest = load(os.path.join(store, check_name(name)), admin.signers)
-    return manifest, choose_stream(manifest, {}, full=True)
+    found = load(os.path.join(store, check_name(name)), admin.signers)
+    return found, choose_stream(found, {}, full=True)
 
 
 def read_stick(places: Places) -> Mapping[str, Any]:
@@ -131,5 +130,5 @@ def describe_network(order: InstallOrder, root: str = "") -> dict[str, str]:
     servers = [word for line in text.splitlines() if line.startswith("DNS=") for word in line[4:].split()]
     servers = ["127.0.0.53"] if glob.glob(f"{units}resolved.service") else servers
     files = order.network or {"10-gpuadmin.network": _BY_DHCP.format(match=f"MACAddress={order.mac}")}
-    resolver = {"etc/resolv.conf": "".join(f"nameserver {one}\n" for one in servers)}
-    return {**resolver, **{f"etc/systemd/network/{name}": text for name, text in files.items()}}
+    found = {f"etc/systemd/network/{name}": text for name, text in files.items()}
+    return {**found, "etc/resolv.conf": "".join(f"nameserver {one}\n" for one in servers)}
