@@ -27,9 +27,7 @@ def choose_disk(machine: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def choose_image(complete: Mapping[str, Mapping[str, Any]], wanted: str | None) -> str:
-    """Given the store's complete images, newest first, return the one that a stick is made of, which has a full stream:
-    the one that is wanted, or the first. Raises ConfigError.
-    """
+    """Given the store's complete images, return the one that is wanted, or the first, if it has a full stream."""
     whole = [name for name, one in complete.items() if any(stream["parent"] is None for stream in one["streams"])]
     found = wanted or next(iter(whole), None)
     if found not in whole:

@@ -101,14 +101,13 @@ def install(order: InstallOrder, places: Places | None = None, *, check: bool = 
     stick, macs = read_stick(places), find_macs()
     if order.mac not in macs:  # guard: another machine than the one that was meant is not installed
         raise NodeError(f"this is another machine: it has the MAC addresses {', '.join(macs)}, not {order.mac}")
-    done = f"write {stick['image']} to {order.disk}, as {order.host}"
     with mounted(places, ImageSettings(), store=None):
         store, loader = places.in_top("store"), places.in_top("store/loader")
         manifest, stream = _load(store, str(stick["image"]), order.admin)
         device = disks.choose(order.disk, bootdisk.needed(stream))
         network = describe_network(order)
         if check:  # guard: a check writes no disk
-            return {"operations": [done]}
+            return {"operations": [f"write {manifest.name} to it, as {order.host}"]}
         progress("checking the image")
         # guard: a disk is not touched for an image that is damaged
         if digest(os.path.join(store, manifest.name, stream.file)) != stream.sha256:
@@ -116,7 +115,7 @@ def install(order: InstallOrder, places: Places | None = None, *, check: bool = 
         wanted = Wanted("gpuadmin", order.host, manifest, stream, store, loader, str(stick["arguments"]), order.admin,
                         network, places.run)  # fmt: skip
         made = Made(bootdisk.lay_out(device, wanted, progress))
-    return {"operations": [done], "report": {"made": asdict(made)}}
+    return {"operations": [f"wrote {manifest.name}, as {order.host}"], "report": {"made": asdict(made)}}
 
 
 def describe_network(order: InstallOrder, root: str = "") -> dict[str, str]:
