@@ -91,6 +91,8 @@ def answers(site: Path, monkeypatch: pytest.MonkeyPatch) -> Answers:
 
     monkeypatch.setattr("gpuadmin.ansible.runner.run", found.run)
     monkeypatch.setattr(install, "fetch_host_keys", fetch)
+    monkeypatch.setattr(install, "_BOOT", 0.5)
+    monkeypatch.setattr("gpuadmin.actions.install.time.sleep", lambda seconds: None)
     monkeypatch.setenv("GPUADMIN_SITE", str(site))
     return found
 
@@ -179,8 +181,6 @@ def test_a_machine_that_does_not_answer(answers: Answers, cli: Cli) -> None:
 
 def test_a_node_that_shows_another_key(answers: Answers, site: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stick once more, or somebody else at its address."""
-    monkeypatch.setattr(install, "_BOOT", 0.01)
-    monkeypatch.setattr("gpuadmin.actions.install.time.sleep", lambda seconds: None)
     monkeypatch.setattr(install, "fetch_host_keys",
                         lambda hosts: [HostKey("node1", "", 2, "ssh-ed25519", STICK_KEY)])  # fmt: skip
     error = fail(cli, 4, "install", "node1", "--mac", MAC, "--disk", BLANK, "--yes")

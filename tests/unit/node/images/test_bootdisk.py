@@ -2,8 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,24 +13,10 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images import bootdi
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.bootdisk import BOOT, CORE, ESP, MIB, TOP, Wanted
 
 from gpuadmin.common.records.installs import Admin
-from tests.unit.node.images.conftest import World, run
+from tests.unit.node.images.conftest import KEY, World, mounted, run, say_nothing
 
 pytestmark = pytest.mark.btrfs
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGY0mNRDSXyXVOc7Yhx1gHKkQyQ0Zp3mG2oWnJ1pV5bN"
 NETWORK = {"etc/systemd/network/10-gpuadmin.network": "[Network]\nDHCP=yes\n"}
-
-
-def with_factory(root: Path) -> None:
-    (root / "usr/share/gpuadmin/factory-var/lib/dpkg").mkdir(parents=True)
-    (root / "usr/share/gpuadmin/factory-var/spool/odd").mkdir(parents=True)
-
-
-@pytest.fixture(scope="module")
-def image(world: World) -> World:
-    """With the image `fresh`, which a new disk can be made of."""
-    if not (world.store / "fresh").exists():  # another file's tests have made it
-        world.make("fresh", with_factory, [], full=True)
-    return world
 
 
 @pytest.fixture
@@ -60,19 +44,6 @@ def disk(tmp_path: Path) -> Path:
         file.write(os.urandom(4 * MIB))
         file.truncate(2600 * MIB)
     return path
-
-
-def say_nothing(text: str) -> None: ...
-
-
-@contextmanager
-def mounted(disk: Path, start: int, at: Path) -> Iterator[Path]:
-    at.mkdir()
-    run("mount", "-o", f"loop,offset={start * MIB}", disk, at)
-    try:
-        yield at
-    finally:
-        run("umount", at)
 
 
 def test_a_disk_has_all_that_a_node_boots_from(disk: Path, wanted: Wanted, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Sticks, made of a store's image; and a machine that runs from one: what it refuses before it touches a disk."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +13,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.bootdisk impo
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, write_json
 
 from gpuadmin.common.records.installs import Admin, Disk, InstallOrder, StickOrder
-from tests.unit.node.images.conftest import World, run
-from tests.unit.node.images.test_bootdisk import KEY, image, mounted, say_nothing
+from tests.unit.node.images.conftest import KEY, World, mounted, run, say_nothing
 
-__all__ = ["image"]
 pytestmark = pytest.mark.btrfs
 MAC, DISK = "52:54:00:00:00:01", "virtio-odd"
 
@@ -107,7 +105,7 @@ def test_a_disk_becomes_a_node(machine: Machine) -> None:
 
 
 #: What is wrong → how it comes about, and what is said. Nothing is written then.
-REFUSED = {
+REFUSED: dict[str, tuple[Callable[[Machine], object], str]] = {
     "another machine": (lambda m: setattr(m, "order", replace(m.order, mac="52:54:00:00:00:02")), "another machine"),
     "another disk": (lambda m: setattr(m, "order", replace(m.order, disk="other")), "has no disk other"),
     "a disk in use": (lambda m: setattr(m, "disk", replace(m.disk, busy="sda1 is in use (/)")), "is not touched"),
@@ -126,7 +124,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_refused_before_a_disk_is_touched(case: str, machine: Machine) -> None:
     make, why = REFUSED[case]
-    make(machine)  # type: ignore[no-untyped-call]
+    make(machine)
     for check in (True, False):
         if not (check and case == "a damaged stream"):  # it is not read twice
             with pytest.raises(NodeError, match=why):
