@@ -156,6 +156,7 @@ class Machine:
             "-device", f"virtio-net-pci,netdev=lan,mac={MAC},romfile=",
             "-device", "virtio-rng-pci",
             "-chardev", f"file,id=console,path={self.console},append=on", "-serial", "chardev:console",
+            "-serial", "null",  # what the lab's image wants of a second one
             "-qmp", "unix:qmp.sock,server=on,wait=off",
             *(("-bios", str(firmware.ovmf())) if self.kind == "uefi" else ()),
         ]  # fmt: skip
@@ -174,7 +175,7 @@ class Machine:
 
     def is_empty(self) -> bool:
         """Whether nothing was ever written to its disk."""
-        return '"data": true' not in run("qemu-img", "map", "--output=json", self.disk)
+        return '"data": true' not in run("qemu-img", "map", "-U", "--output=json", self.disk)
 
 
 @contextmanager
