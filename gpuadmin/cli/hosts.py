@@ -380,14 +380,14 @@ def reboot(hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool,
 
 @click.command("shutdown")
 @power_options
-@click.option(
-    "--idle", type=click.IntRange(min=1), metavar="N", help="Only N nodes, of those that nobody is on, in turn."
-)
-@click.option("--place", default="", metavar="TEXT", help="Only hosts whose place in the inventory has this in it.")
+@click.option("--idle", type=click.IntRange(min=1), metavar="N",
+              help="Only N nodes, of those that nobody is on, in turn.")  # fmt: skip
+@click.option("--place", metavar="TEXT", help="Only hosts whose place in the inventory has this in it.")
 @run_options()
 def shutdown(
-    hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool, idle: int | None, place: str, options: Options
-) -> int:
+    hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool, idle: int | None, place: str | None,
+    options: Options,
+) -> int:  # fmt: skip
     """Switch hosts off: nodes first, and storage only when nobody mounts it. People are told first.
 
     A node with people on it is left out, unless you say how long they get. `gpuadmin power on` switches on those
