@@ -19,6 +19,7 @@ def backups(cluster: Cluster, host: Host) -> dict[str, Any]:
         "root": homes["export"],
         "mountpoint": homes["mountpoint"],
         "directory": cluster.backups(host),
+        "copies": next(map(cluster.backups, cluster.members("backup")), cluster.plain["backups"]["copies"]),
         "remote": _remote(cluster, host),
         # the database is where the queue is; what another host has is not this one's to save
         "accounting": cluster.site.slurm is not None and {"slurm", "storage"} <= set(host.groups),
@@ -27,6 +28,7 @@ def backups(cluster: Cluster, host: Host) -> dict[str, Any]:
         "only": asked.get("only", {}).get(host.name, []),
         "restore": asked.get("restore", {}),
         "run_id": cluster.asked("run_id", ""),
+        "promote": cluster.asked("promote", {}),
     }
 
 
