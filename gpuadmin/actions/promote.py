@@ -121,7 +121,7 @@ def _edit(session: Session, host: Host, old: Host, *, read_only: bool) -> YamlFi
     file = YamlFile.load(site.directory / HOSTS_FILE, name=HOSTS_FILE)
     # the copies are its backups from now on; copies come to a place on the file system of the old one's homes
     mine = {"backups_directory": cluster.backups(host), "homes_read_only": read_only or None}
-    theirs = {"backups_directory": old.variables.get("backups_directory") or str(cluster.beside_homes / "copies")}
+    theirs = {"backups_directory": str(old.variables.get("backups_directory") or cluster.beside_homes / "copies")}
     edited = with_host_moved(file, host.name, "backup", "storage", mine)
     edited = with_host_moved(edited, old.name, "storage", "backup", theirs)
     with tempfile.TemporaryDirectory() as place:

@@ -55,7 +55,7 @@ def with_host_moved(file: YamlFile, name: str, before: str, after: str, own: Map
         entry = groups[before].pop(name) if before in groups else groups[after][name]
         there = _ensure_group_hosts(data, after)
         wanted = {**(there.get(name) or {}), **(entry or {}), **own}
-        there[name] = {variable: value for variable, value in wanted.items() if value is not None}
+        there[str(name)] = {variable: value for variable, value in wanted.items() if value is not None}
 
     try:
         return with_fields(file, change)

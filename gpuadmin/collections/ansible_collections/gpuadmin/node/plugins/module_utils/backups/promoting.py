@@ -1,7 +1,7 @@
 """A host of second copies becomes the one that serves homes: writable snapshots of the copies, where homes belong.
 
-They are made under another name, which one rename ends. ``promoted.json`` says that this host serves: it takes no copies
-from then on, and whoever sent them hears of it before he serves homes again.
+They are made under another name, which one rename ends. ``promoted.json`` says that this host serves: from then on it takes
+no copies, and whoever sent them hears of it before he serves homes again.
 """
 
 from __future__ import annotations
@@ -75,10 +75,13 @@ def look(order: PromoteOrder, state: str = STATE, exports: str = EXPORTS) -> Pla
 
 def _is_beside(order: PromoteOrder) -> bool:
     """Whether the place of the homes is on the file system of the copies, and that is mounted."""
+    above = os.path.dirname(order.root)
+    while not os.path.isdir(above):
+        above = os.path.dirname(above)
     try:
         directories.check_root(order.root, order.mountpoint, mounts.read_mountinfo())
-        handles = [btrfs.open_directory(one) for one in (os.path.dirname(order.root), order.directory)]
-    except (NodeError, FileNotFoundError):
+        handles = [btrfs.open_directory(one) for one in (above, order.directory)]
+    except NodeError:
         return False
     found = [btrfs.read_file_system_uuid(one) for one in handles]
     for one in handles:

@@ -1,0 +1,268 @@
+"""`gpuadmin promote`: whose copy is served, what keeps two hosts from serving, and what a run goes on with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.answers import Answers
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.schema import Settings
+from gpuadmin.promotion import READ_ONLY, WRITES, Choice, choose, find_left, find_refusals
+from gpuadmin.results import HostResult, RunResult
+from tests.support.fake_ansible import Cli
+from tests.support.sites import make_site
+
+FIRST, SECOND, THIRD = (f"2026122{day}T010203Z-daily" for day in (1, 2, 3))
+AWAY = HostResult("unreachable", message="timed out")
+
+
+def home(uid: int, verified: bool = True) -> dict[str, Any]:
+    when = "2026-12-24T01:02:03Z" if verified else None
+    return {"uid": uid, "files": 2, "bytes": 3000, "checksum": "c", "verified": when, "inode": 1}
+
+
+def backup(name: str, **homes: dict[str, Any]) -> dict[str, Any]:
+    created = f"{name[:4]}-{name[4:6]}-{name[6:8]}T01:02:03Z"
+    return {"name": name, "created": created, "homes": homes, "problems": {}, "copies": {}}
+
+
+COPIES = [
+    backup(SECOND, minji=home(20000, verified=False), _slurm=home(64030), **{"minji.restored-x": home(20000)}),
+    backup(FIRST, minji=home(20000), jiho=home(20001), seo=home(20009), junho=home(20007)),
+]
+PEOPLE = {"minji": 20000, "jiho": 20001, "seo": 20002, "yuna": 20003}
+
+
+def test_each_has_the_newest_copy_of_their_own() -> None:
+    theirs = [backup(THIRD, minji=home(20000)), backup(FIRST, jiho=home(20001))]
+    found = choose(COPIES, PEOPLE, ["junho"], theirs)
+    assert found.homes == {"minji": SECOND, "jiho": FIRST, "_slurm": SECOND}
+    assert found.without == {
+        "seo": "the copy is of uid 20009, not 20002: gpuadmin restore-home seo", "yuna": "there is no copy",
+    }  # fmt: skip
+    assert (found.unverified, found.newer) == ({"minji"}, {"minji": THIRD})
+    first, second = found.lines()
+    assert "2 homes as of 2026-12-22" in first
+    assert first.endswith("_slurm, minji; compared when it came, and not read again since: minji")
+    assert "1 home as of 2026-12-21" in second
+
+
+def test_where_a_directory_knows_who_there_is() -> None:
+    found = choose(COPIES, None, ["junho"], [])
+    assert (sorted(found.homes), found.without) == (["_slurm", "jiho", "minji", "minji.restored-x", "seo"], {})
+    assert choose([], PEOPLE, [], []).homes == {}
+    assert Choice().lines() == []
+
+
+NAS = Host("nas2", ("backup",))
+OLD, BACK = Host("nas1", ("storage",)), Host("nas1", ("backup",))
+IDLE = {"answers": False, "mounts": ["/home"], "held": {}}
+#: What it is → the old host, whether it answers the controller, who reaches its NFS port, words of the refusal.
+REFUSED: dict[str, tuple[Host, str, tuple[str, ...], str]] = {
+    "dead": (OLD, "away", (), ""),
+    "its NFS server is stopped": (OLD, "known", (), ""),
+    "alive": (OLD, "known", ("gpu1", "nas2"), "NFS port answers gpu1, nas2. gpuadmin backup, so that"),
+    "cut off from this machine alone": (OLD, "away", ("gpu1",), "gpuadmin power off nas1 --hard"),
+    "answers badly": (OLD, "failed", (), "nas1 answers, and could not be looked at: full"),
+    "back again": (BACK, "known", ("gpu1",), "gpuadmin provision --limit nas1 takes its export away"),
+}
+
+
+@pytest.mark.parametrize(("old", "state", "reach", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_two_hosts_never_serve(old: Host, state: str, reach: tuple[str, ...], words: str) -> None:
+    known = {"nas2": {"backups": COPIES}, **({"nas1": {"backups": []}} if state == "known" else {})}
+    unknown = {} if state == "known" else {"nas1": "full" if state == "failed" else "timed out"}
+    copies = Answers(known, unknown, frozenset(unknown) if state == "failed" else frozenset())
+    serves = {one: {**IDLE, "answers": one in reach} for one in ("nas2", "gpu1")}
+    found = find_refusals(NAS, old, copies, Answers(serves, {"gpu2": "timed out"}))
+    assert bool(found) == bool(words)
+    assert words in "".join(found)
+
+
+@pytest.mark.parametrize("silent", ["copies", "serves"])
+def test_a_host_that_says_nothing_takes_nothing_over(silent: str) -> None:
+    copies = Answers({"nas2": {}}, {"nas1": "away"})
+    serves = Answers({"nas2": IDLE})
+    nothing = Answers({}, {"nas2": "timed out"})
+    given = (nothing, serves) if silent == "copies" else (copies, nothing)
+    assert find_refusals(NAS, OLD, *given) == ["nas2: timed out"]
+
+
+def test_what_stays_there_is_said() -> None:
+    settings = Settings.model_validate({"name": "x", "shared": [{"name": "sets", "backup": False}]})
+    words = "\n".join(find_left(settings, Host("nas1", ("storage", "slurm", "monitor"))))
+    for one in ("the attic", "/shared/sets", "images are on nas1", "the queue", "measurements"):
+        assert one in words
+    named = Settings.model_validate({"name": "x", "images": {"server": "nas3"}})
+    assert len(find_left(named, OLD)) == 1
+
+
+HOSTS = """# of our site
+all:
+  children:
+    gpu: {hosts: {gpu1: {}, gpu2: {}}}
+    storage:
+      hosts:
+        nas1: {ansible_host: 10.0.0.1, bmc: {address: 10.9.0.1}}  # the big one
+    backup:
+      hosts:
+        nas2: {ansible_host: 10.0.0.2}
+"""
+USERS = "users:\n" + "".join(f"  - {{name: {name}, uid: {uid}}}\n" for name, uid in PEOPLE.items())
+
+
+class Site:
+    """Answers for Ansible. `serves`: who reaches the old one's NFS port; `bad`: which tasks or playbooks fail."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.asked: list[Invocation] = []
+        self.serves: set[str] = set()
+        self.up = {"nas2", "gpu1"}
+        self.bad: set[str] = set()
+
+    @property
+    def done(self) -> list[tuple[str, str | None]]:
+        """What was done, where."""
+        return [(str(one.playbook), one.limit) for one in self.asked if not one.check]
+
+    @property
+    def hosts(self) -> dict[str, Any]:
+        found: dict[str, Any] = yaml.safe_load((self.directory / "inventory/hosts.yml").read_text())["all"]["children"]
+        return {name: found[name]["hosts"] for name in ("storage", "backup")}
+
+    def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
+        self.asked.append(invocation)
+        tasks = str(invocation.variables.get("gpuadmin_promote_tasks", invocation.playbook))
+        return RunResult({name: self._answer(name, tasks) for name in (invocation.limit or "").split(",")})
+
+    def _answer(self, name: str, tasks: str) -> HostResult:
+        if name not in self.up:
+            return AWAY
+        if tasks in self.bad:
+            return HostResult("failed", message="no room")
+        if tasks != "look":
+            return HostResult("changed", ["x"])
+        held = {"minji": ["vim (7)"]} if name == "gpu1" else {}
+        return HostResult("ok", reports={
+            "facts": {"backups": COPIES if name == "nas2" else []},
+            "former_homes": {"answers": name in self.serves, "mounts": ["/home"], "held": held},
+        })  # fmt: skip
+
+
+@pytest.fixture
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    directory = make_site(tmp_path / "site", USERS)
+    (directory / "inventory/hosts.yml").write_text(HOSTS)
+    found = Site(directory)
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", found.run)
+    monkeypatch.setenv("GPUADMIN_SITE", str(directory))
+    return found
+
+
+PROMOTED = {
+    "storage": {"nas2": {"ansible_host": "10.0.0.2", "backups_directory": "/srv/backups"}},
+    "backup": {"nas1": {"ansible_host": "10.0.0.1", "bmc": {"address": "10.9.0.1"},
+                        "backups_directory": "/srv/storage/copies"}},
+}  # fmt: skip
+
+
+def test_it_is_shown_and_done_in_order(there: Site, cli: Cli) -> None:
+    code, out, err = cli("promote", "nas2", "--check")
+    assert code == 0, err
+    for words in (
+        "2 homes as of 2026-12-22", "inventory/hosts.yml: nas2 is in storage, nas1 in backup",
+        "gpu1: minji has files open by vim (7)", "yuna begins with an empty home: there is no copy",
+        "gpu2 mounts nothing anew (timed out)", "gpuadmin power off nas1",
+    ):  # fmt: skip
+        assert words in out
+    assert (there.done, (there.directory / "inventory/hosts.yml").read_text()) == ([], HOSTS)
+    code, out, err = cli("promote", "nas2", "--yes")
+    assert code == 4, out + err  # gpu2 is away
+    assert there.done == [("promote", "nas2"), ("announce", "gpu1"), ("provision", "gpu1,gpu2,nas2")]
+    staged, _, provisioned = (one.variables for one in there.asked if not one.check)
+    assert staged["gpuadmin_promote"] == {"former": "nas1", "homes": {"minji": SECOND, "jiho": FIRST, "_slurm": SECOND}}
+    former = provisioned["gpuadmin_former"]
+    assert (former["server"], former["above"]) == ("10.0.0.1", "/srv/storage")
+    assert "The storage host failed" in former["message"]
+    assert "스토리지 서버에 장애" in former["message"]
+    assert there.hosts == PROMOTED
+    assert (there.directory / "inventory/hosts.yml").read_text().startswith("# of our site\n")
+
+
+@pytest.mark.holds("two hosts never serve homes")
+def test_nothing_is_done_while_the_old_one_serves(there: Site, cli: Cli) -> None:
+    there.serves = {"gpu1"}
+    code, _out, err = cli("promote", "nas2", "--yes")
+    assert code == 5
+    assert "nas1 serves: its NFS port answers gpu1" in err
+    assert (there.done, there.hosts["storage"].keys()) == ([], {"nas1"})
+
+
+@pytest.mark.holds("homes are served from elsewhere once that is confirmed")
+def test_it_is_asked(there: Site, cli: Cli) -> None:
+    assert cli("promote", "nas2")[0] == 5
+    assert (there.done, there.hosts["storage"].keys()) == ([], {"nas1"})
+
+
+@pytest.mark.holds("the inventory names a host that has its homes")
+def test_what_was_cut_goes_on(there: Site, cli: Cli) -> None:
+    there.up |= {"gpu2"}
+    there.bad = {"promote"}
+    assert cli("promote", "nas2", "--yes")[0] == 3
+    assert there.hosts["storage"].keys() == {"nas1"}
+    there.bad = {"provision"}
+    assert cli("promote", "nas2", "--yes")[0] == 3
+    assert there.hosts == PROMOTED
+    there.bad, there.asked = set(), []
+    code, _out, err = cli("promote", "nas2", "--yes")
+    assert code == 0, err
+    assert there.done == [("provision", "gpu1,gpu2,nas2")], "homes that are served are not made anew"
+    assert there.hosts == PROMOTED
+    # the old one is back: provision has taken its export away
+    there.up |= {"nas1"}
+    assert cli("promote", "nas2", "--yes")[0] == 0
+    assert there.done[-1] == ("provision", "gpu1,gpu2,nas2,nas1")
+
+
+def test_first_people_only_read(there: Site, cli: Cli) -> None:
+    there.up |= {"gpu2"}
+    code, out, err = cli("promote", "nas2", "--read-only", "--yes")
+    assert code == 0, err
+    assert "people can read\n" in out
+    assert there.hosts["storage"]["nas2"]["homes_read_only"] is True
+    assert READ_ONLY in there.asked[-1].variables["gpuadmin_former"]["message"]
+    code, out, err = cli("promote", "nas2", "--yes")
+    assert code == 0, err
+    assert there.hosts == PROMOTED
+    assert there.asked[-1].variables["gpuadmin_former"]["message"] == WRITES
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("nas2: {ansible_host: 10.0.0.2}", "nas3: {}"), "no such host: nas2"),
+        (("    backup:\n", "    monitor:\n"), "nas2 cannot be promoted"),
+        (("        nas1: {", "        nas0: {}\n        nas1: {"), "nas2 cannot be promoted"),
+        (("gpu: {hosts: {", "old: {hosts: {nas1: {}}}\n    gpu: {hosts: {"), ""),
+        (("    storage:\n      hosts:\n", "    storage: {children: {big: {}}}\n    big:\n      hosts:\n"), "by hand"),
+    ],
+)
+def test_what_cannot_be_edited_is_refused(there: Site, cli: Cli, change: tuple[str, str], words: str) -> None:
+    (there.directory / "inventory/hosts.yml").write_text(HOSTS.replace(*change))
+    code, _out, err = cli("promote", "nas2", "--check")
+    assert (code == 0) == (not words), err
+    assert words in err
+
+
+@pytest.mark.holds("an inventory that would name two storage hosts is not written")
+def test_an_inventory_of_several_files_is_read_whole(there: Site, cli: Cli) -> None:
+    (there.directory / "inventory/more.yml").write_text("storage: {hosts: {nas1: {}}}\n")
+    code, _out, err = cli("promote", "nas2", "--yes")
+    assert (code, there.done) == (2, [])
+    assert "would not be in storage alone" in err
