@@ -25,6 +25,7 @@ TOLD = {
     "오류로 끝날 수 있으니, `cd`를 입력하고 다시 실행해 주세요.",
 }
 READ_ONLY = "For now homes can be read, and not written.\n지금은 홈을 읽을 수만 있고 쓸 수는 없습니다."
+_Set = Mapping[str, Any]
 WRITES = "Homes can be written again.\n이제 홈에 다시 쓸 수 있습니다."
 
 
@@ -61,15 +62,12 @@ def moment(stamp: str) -> str:
 
 
 def choose(
-    copies: Iterable[Mapping[str, Any]],
-    people: Mapping[str, int] | None,
-    gone: Sequence[str],
-    theirs: Iterable[Mapping[str, Any]],
+    copies: Iterable[_Set], people: Mapping[str, int] | None, gone: Sequence[str], old: Iterable[_Set]
 ) -> Choice:
     """Given the sets of copies, who has an account (name → uid; None: a directory knows) and who is `gone`, return
     which copy each home is made from: the newest, since each was compared with its manifest when it came.
 
-    `theirs`: the old storage host's own sets, where it answers.
+    `old`: the old storage host's own sets, where it answers.
     """
     homes: dict[str, str] = {}
     times, unverified = {}, set[str]()
@@ -86,9 +84,9 @@ def choose(
             homes[name] = one["name"]
             (unverified.discard if home["verified"] else unverified.add)(name)
     newer = {}
-    for one in sorted(theirs, key=lambda one: str(one["created"])):
-        old = [name for name in one["homes"] if str(one["created"]) > times.get(homes.get(name, ""), "")]
-        newer |= dict.fromkeys(old, str(one["name"]))
+    for one in sorted(old, key=lambda one: str(one["created"])):
+        names = [name for name in one["homes"] if str(one["created"]) > times.get(homes.get(name, ""), "")]
+        newer |= dict.fromkeys(names, str(one["name"]))
     left = {name: why for name, why in without.items() if name not in homes}
     return Choice(homes, times, frozenset(unverified), left, newer)
 

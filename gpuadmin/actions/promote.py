@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,12 @@ from gpuadmin.config.inventory import Host, load_inventory
 from gpuadmin.config.load import load_site
 from gpuadmin.config.yamlfile import YamlFile, write_atomically
 from gpuadmin.desired.cluster import Cluster
-from gpuadmin.errors import ConfigError
+from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.promotion import READ_ONLY, TOLD, WRITES, Choice, choose, find_left, find_refusals, moment
+from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 from gpuadmin.who import who
 
@@ -37,30 +38,28 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
         goes_on = "storage" in host.groups  # an earlier run has come as far as the inventory, or people only read
         copies, serves = _look(session, host, old)
         if reasons := find_refusals(host, old, copies, serves):
-            raise session.refuse("; ".join(reasons), reasons, hint=f"see {the_page('promote')}")
-        choice = Choice() if goes_on else _choose(session, host, old, copies)
+            raise RefusedError("; ".join(reasons), hint=f"see {the_page('promote')}")
+        late = any(one["mounts"] for node, one in serves.known.items() if node != name)
+        choice = _choose(session, host, old, copies) if late or not goes_on else Choice()
         file = _edit(session, host, old, read_only=read_only)
-        given = {
-            "gpuadmin_promote": {"former": old.name, "homes": dict(choice.homes)},
-            "gpuadmin_promote_tasks": "promote",
-        }
         _plan(session, host, old, serves, choice, read_only=read_only)
-        result = {"homes": dict(choice.homes), "without": dict(choice.without), "newer": dict(choice.newer)}
-        session.predict("promote", [] if goes_on else [name], given)
+        order = {"former": old.name, "homes": dict(choice.homes)}
+        given = {"gpuadmin_promote": order, "gpuadmin_promote_tasks": "promote"}
+        held = {node: one.get("held", {}) for node, one in serves.known.items()}
+        result = {**order, "without": dict(choice.without), "newer": dict(choice.newer), "held": held}
+        makes = [] if goes_on else [name]  # homes that are served are not made anew
+        session.predict("promote", makes, given)
         session.confirm()  # guard: homes are served from elsewhere once that is confirmed
-        run = session.run("promote", [] if goes_on else [name], given, check=session.check)
+        run = session.run("promote", makes, given, check=session.check)
         # guard: the inventory names a host that has its homes
         if session.check or run.code:
             return report(session, run, result)
         if file is not None:
             write_atomically(file.path, file.text)
         session.site = load_site(str(session.site.directory))
-        absent = [] if old.name in copies.known else [old.name]
-        hosts = [one.name for one in session.site.inventory.hosts if one.name not in absent]
         nodes = [one for one in serves.known if one != name]
         if choice.homes:
-            entries = _announce(session, choice, nodes)
-            run = run.then(session.run("announce", nodes, {"gpuadmin_announcements": entries}, check=False, quiet=True))
+            run = run.then(_announce(session, choice, nodes))
         wrote = host.variables.get("homes_read_only") is True and not read_only
         message = [text.format(time=moment(choice.newest)) for text in TOLD.values() if choice.homes]
         message += [READ_ONLY] if read_only else [WRITES] if wrote else []
@@ -68,6 +67,7 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
         if secrets:
             keep_secret(session.site, secret)
         asked |= _former(session, old, "\n".join(message))
+        hosts = [one.name for one in session.hosts if one.name != old.name or one.name in copies.known]
         if not run.interrupted:
             run = run.then(session.run("provision", hosts, asked, check=False))
         return report(session, run, result, advice="run it again: it goes on from where it is")
@@ -80,11 +80,8 @@ def _find(session: Session, name: str) -> tuple[Host, Host]:
     group = "backup" if "storage" in host.groups else "storage"
     old = [one for one in site.inventory.group(group) if one != host]
     if len(old) != 1 or not {"storage", "backup"} & {*host.groups} or wanted not in (None, name):
-        raise ConfigError(
-            f"{name} cannot be promoted: it must be in the group backup, one other host in storage, and homes.server "
-            "(gpuadmin.yml) name neither",
-            hint=f"gpuadmin list-backups shows who has copies; see {the_page('promote')}",
-        )
+        need = "it must be in the group backup, one other host in storage, and homes.server (gpuadmin.yml) name none"
+        raise ConfigError(f"{name} cannot be promoted: {need}", hint=f"see {the_page('promote')}")
     return host, old[0]
 
 
@@ -96,7 +93,7 @@ def _former(session: Session, old: Host, message: str = "") -> dict[str, Any]:
 
 def _look(session: Session, host: Host, old: Host) -> tuple[Answers, Answers]:
     """What hosts say of copies, and of what they have of the old one's."""
-    nodes = [one.name for one in session.site.inventory.group("gpu") if one not in (host, old)]
+    nodes = [one for one in session.named("gpu") if one not in (host.name, old.name)]
     given = {"gpuadmin_promote_tasks": "look", **_former(session, old)}
     found = session.look("promote", [host.name, old.name, *nodes], given).hosts
     copies = Answers.of(found, [host.name, old.name], "facts")
@@ -130,10 +127,8 @@ def _edit(session: Session, host: Host, old: Host, *, read_only: bool) -> YamlFi
         groups = {one.name: {*one.groups} & {"storage", "backup"} for one in load_inventory(Path(place)).hosts}
     # guard: an inventory that would name two storage hosts is not written
     if (groups[host.name], groups[old.name]) != ({"storage"}, {"backup"}):
-        raise ConfigError(
-            f"inventory/: {host.name} would not be in storage alone, and {old.name} in backup alone, by {HOSTS_FILE}",
-            hint="write that by hand where the inventory says so; then run this again",
-        )
+        words = f"{host.name} would not be in storage alone, and {old.name} in backup alone, by {HOSTS_FILE}"
+        raise ConfigError(f"inventory/: {words}", hint="write that by hand where it is said; then run this again")
     return None if edited.data == file.data else edited
 
 
@@ -161,11 +156,14 @@ def _plan(session: Session, host: Host, old: Host, serves: Answers, choice: Choi
     session.plan(builder.build())
 
 
-def _announce(session: Session, choice: Choice, nodes: Sequence[str]) -> Mapping[str, Any]:
-    """Record what people read at login. Returns what nodes are given."""
+def _announce(session: Session, choice: Choice, nodes: Sequence[str]) -> RunResult:
+    """Have people read of it when they log in."""
     site, today, record = session.site, date.today(), Announcements.of(session.site.directory)
     languages = site.settings.mail.languages if site.settings.mail is not None else [*TOLD]
     texts = {one: TOLD[one].format(time=moment(choice.newest)) for one in languages}
     announcement = record.kept(compose(texts, languages, None, today + timedelta(days=_DAYS), nodes, today))
     record.add(announcement, who())
-    return record.entries(nodes, site.settings.name, today, more=[announcement])
+    entries = record.entries(nodes, site.settings.name, today, more=[announcement])
+    run = session.run("announce", nodes, {"gpuadmin_announcements": entries}, check=False, quiet=True)
+    record.add_reached([name for name, found in run.hosts.items() if not found.bad], who())
+    return run

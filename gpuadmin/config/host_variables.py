@@ -5,7 +5,6 @@ It is checked like any other setting of a site.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -21,8 +20,8 @@ LIMITS = {f"limits_{name}": name for name in limits.OF_A_HOST}
 #: Which box it is, and whose: `audit` shows them, and nothing else reads them.
 OF_THE_BOX = ("place", "owner", "purpose")
 #: Of a host that serves homes, or keeps copies: where its backups are, and whether people may only read (`promote`).
-OF_BACKUPS = ("backups_directory", "homes_read_only")
-NAMES = ("gpus", "gpu_model", "slurm_node", "bmc", *OF_BACKUPS, *OF_THE_BOX, *SETTINGS, *LIMITS)
+OF_HOMES = ("backups_directory", "homes_read_only")
+NAMES = ("gpus", "gpu_model", "slurm_node", "bmc", *OF_HOMES, *OF_THE_BOX, *SETTINGS, *LIMITS)
 _MOST = 64
 _LONGEST = 96  # of a GPU's name, as NVML has it
 
@@ -56,11 +55,6 @@ def problems(variables: Mapping[str, Any]) -> list[str]:
             one = error.errors()[0]
             where = ".".join(["bmc", *map(str, one["loc"])])
             found.append(f"{where} {_quoted(one['input'])}: {one['msg'].removeprefix('Value error, ')}")
-    backups, read_only = (variables.get(name) for name in OF_BACKUPS)
-    if backups is not None and not re.fullmatch(r"(/[A-Za-z0-9._-]+)+", str(backups)):
-        found.append(f"backups_directory {_quoted(backups)} is not a plain absolute path")
-    if read_only is not None and not isinstance(read_only, bool):
-        found.append(f"homes_read_only {_quoted(read_only)} is neither true nor false")
     takes_jobs = variables.get("slurm_node")
     if takes_jobs is not None and not isinstance(takes_jobs, bool):
         found.append(f"slurm_node {_quoted(takes_jobs)} is neither true nor false: whether the node takes Slurm's jobs")

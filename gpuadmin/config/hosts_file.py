@@ -60,10 +60,8 @@ def with_host_moved(file: YamlFile, name: str, before: str, after: str, own: Map
     try:
         return with_fields(file, change)
     except (AttributeError, TypeError, KeyError):
-        raise ConfigError(
-            f"{HOSTS_FILE}: {name} is in the group {before} by another one's name",
-            hint=f"by hand: take {name} out of {before} and put it into {after}; then run this again",
-        ) from None
+        way = f"by hand: take {name} out of {before} and put it into {after}; then run this again"
+        raise ConfigError(f"{HOSTS_FILE}: {name} is in {before} by another group's name", hint=way) from None
 
 
 def inventory_files(inventory: Path) -> Iterator[Path]:

@@ -125,6 +125,7 @@ class Site:
         self.serves: set[str] = set()
         self.up = {"nas2", "gpu1"}
         self.bad: set[str] = set()
+        self.switched: set[str] = set()  # who mounts nothing from the old one any more
 
     @property
     def done(self) -> list[tuple[str, str | None]]:
@@ -147,11 +148,13 @@ class Site:
         if tasks in self.bad:
             return HostResult("failed", message="no room")
         if tasks != "look":
+            self.switched |= {name} if tasks == "provision" else set()
             return HostResult("changed", ["x"])
+        mounts = [] if name in self.switched else ["/home"]
         held = {"minji": ["vim (7)"]} if name == "gpu1" else {}
         return HostResult("ok", reports={
             "facts": {"backups": COPIES if name == "nas2" else []},
-            "former_homes": {"answers": name in self.serves, "mounts": ["/home"], "held": held},
+            "former_homes": {"answers": name in self.serves, "mounts": mounts, "held": held},
         })  # fmt: skip
 
 
@@ -222,7 +225,7 @@ def test_what_was_cut_goes_on(there: Site, cli: Cli) -> None:
     there.bad, there.asked = set(), []
     code, _out, err = cli("promote", "nas2", "--yes")
     assert code == 0, err
-    assert there.done == [("provision", "gpu1,gpu2,nas2")], "homes that are served are not made anew"
+    assert there.done == [("announce", "gpu1,gpu2"), ("provision", "gpu1,gpu2,nas2")], "homes are not made anew"
     assert there.hosts == PROMOTED
     # the old one is back: provision has taken its export away
     there.up |= {"nas1"}

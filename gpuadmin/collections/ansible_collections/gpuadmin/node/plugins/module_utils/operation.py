@@ -26,10 +26,8 @@ ROOMS = {
     ".diagnosis": ("diagnosis",),
     ".disk": ("disk_amounts", "disk_usage"),
     ".gpus": ("burn_in", "gpu_driver", "gpu_gate", "gpu_grants", "gpus"),
-    ".homes": ("homes",),
-    ".host": (
-        "audit", "former_homes", "homes_release", "host_facts", "host_status", "unused_mounts", "shutdown_facts", "upgrade",
-    ),  # fmt: skip
+    ".homes": ("former_homes", "homes"),
+    ".host": ("audit", "homes_release", "host_facts", "host_status", "unused_mounts", "shutdown_facts", "upgrade"),
     ".host_settings": ("host_settings",),
     ".images": ("image_facts", "image_job", "image_layout", "image_relay", "image_store"),
     ".limits": ("disk_room", "limits"),

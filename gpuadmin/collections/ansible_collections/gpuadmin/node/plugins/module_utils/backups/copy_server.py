@@ -34,7 +34,7 @@ from .wire import Link
 
 PER_DAY = 48  # sets that are taken in 24 hours: a timer of every hour, and as many again
 LOCK = ".lock"
-PROMOTED = "promoted.json"  # in the state: this host serves homes in place of the one that sends it copies
+PROMOTED = f"{STATE}/promoted.json"  # this host serves homes in place of the one that sends it copies
 ALIVE = 60.0  # seconds between two signs of life
 UNKNOWN = (
     "not understood; what an older gpuadmin asked for has changed: gpuadmin provision brings both hosts up to date"
@@ -54,17 +54,14 @@ class Settings:
     wait: float = 120.0
 
 
-def serve(
-    directory: str, request: str, stdin: int = 0, stdout: int = 1, settings: Settings | None = None,
-    state: str = STATE,
-) -> str:  # fmt: skip
+def serve(directory: str, request: str, stdin: int = 0, stdout: int = 1, settings: Settings | None = None) -> str:
     """Do what was asked for in SSH_ORIGINAL_COMMAND; return what to print. Raises NodeError, OSError, ValueError."""
     settings = settings or Settings()
     verb, *rest = shlex.split(request) or [""]
     arriving.make_own(directory)
     if verb == "list" and not rest:
         return json.dumps({"sets": {one.name: backup_set.document(one) for one in backup_set.complete(directory)}})
-    serves = os.path.lexists(os.path.join(state, PROMOTED))
+    serves = os.path.lexists(PROMOTED)
     if verb == "serves" and not rest:
         return json.dumps({"serves": serves})
     if not rest or not backup_set.NAME.match(rest[0]):

@@ -1,7 +1,7 @@
 """A host of second copies becomes the one that serves homes: writable snapshots of the copies, where homes belong.
 
-They are made under another name, which one rename ends. ``promoted.json`` says that this host serves: from then on it takes
-no copies, and whoever sent them hears of it before he serves homes again.
+They are made under another name, which one rename ends. ``promoted.json`` says that this host serves: from then on it
+takes no copies, and whoever sent them hears of it before he serves homes again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from gpuadmin.common.records.backups import BackupOrder, PromoteOrder
@@ -19,16 +20,15 @@ from .. import btrfs, mounts
 from ..documents import parse_settings
 from ..errors import NodeError
 from ..fields import home_owner, quoted
-from ..files import flocked, make_directory, read_bytes, sync_filesystem, write_atomic
+from ..files import flocked, make_directory, read_bytes, sync_directory, sync_filesystem, write_atomic
 from ..homes import directories
 from ..paths import STATE
-from ..renaming import rename_new
-from ..run import Runner, failure, run_command
+from ..run import run
 from . import backup_set, copy_server, transfer
 
 MAKING = ".gpuadmin-promoting"
 PLACE = "served"  # in the directory of copies: what is mounted where homes belong
-EXPORTS = "/etc/exports.d/gpuadmin.exports"
+EXPORTS, UNITS = "/etc/exports.d/gpuadmin.exports", "/etc/systemd/system"
 TAKEN = 9  # what `homes-mine` ends with where another host serves the homes
 SECONDS = 30.0  # for that question, at boot
 _UNIT = """# Managed by gpuadmin. Homes are on the file system of the copies that they were made from.
@@ -53,13 +53,12 @@ class Plan:
     aside: str = ""
 
 
-def look(order: PromoteOrder, state: str = STATE, exports: str = EXPORTS) -> Plan:
+def look(order: PromoteOrder) -> Plan:
     """Decide what is to be done. Raises NodeError for what cannot be."""
     backup_set.check_directory(order.directory)
-    for name, label in order.homes.items():
-        _find_home(order, name, label)
-    made = read_bytes(os.path.join(state, copy_server.PROMOTED)) == _record(order) and os.path.isdir(order.root)
-    if made and not os.path.exists(exports):  # guard: homes that somebody may have written in are kept aside -> made
+    _find_homes(order)
+    made = read_bytes(copy_server.PROMOTED) == _record(order) and os.path.isdir(order.root)
+    if made and not os.path.exists(EXPORTS):  # guard: homes that somebody may have written in are kept aside -> made
         return Plan(())
     operations = [f"make {counted(len(order.homes), 'home')} in {order.root}: writable snapshots of the copies"]
     if _is_beside(order):
@@ -75,78 +74,68 @@ def look(order: PromoteOrder, state: str = STATE, exports: str = EXPORTS) -> Pla
 
 def _is_beside(order: PromoteOrder) -> bool:
     """Whether the place of the homes is on the file system of the copies, and that is mounted."""
-    above = os.path.dirname(order.root)
-    while not os.path.isdir(above):
-        above = os.path.dirname(above)
+    table = mounts.read_mountinfo()
     try:
-        directories.check_root(order.root, order.mountpoint, mounts.read_mountinfo())
-        handles = [btrfs.open_directory(one) for one in (above, order.directory)]
+        directories.check_root(order.root, order.mountpoint, table)
     except NodeError:
         return False
-    found = [btrfs.read_file_system_uuid(one) for one in handles]
-    for one in handles:
-        os.close(one)
-    return found[0] == found[1]
+    found = [mounts.nearest(one, mounts.parse_mountinfo(table)) for one in (order.root, order.directory)]
+    return found[0] is not None and found[1] is not None and found[0].source == found[1].source
 
 
-def _find_home(order: PromoteOrder, name: str, label: str) -> str:
-    """The subvolume of a copy. Raises NodeError."""
-    found = backup_set.load(order.directory, label)
-    if not home_owner(name) or found is None or name not in found.homes:
-        raise NodeError(f"there is no home of {quoted(name)} in {label}")
-    if btrfs.inspect(found.home(name)) is None:
-        raise NodeError(
-            f"{found.home(name)} is of an older gpuadmin, no subvolume: it must be restored by restore-home"
-        )
-    return found.home(name)
+def _find_homes(order: PromoteOrder) -> dict[str, str]:
+    """Home → the subvolume of its copy. Raises NodeError."""
+    sets = {label: backup_set.load(order.directory, label) for label in {*order.homes.values()}}
+    found = {}
+    for name, label in order.homes.items():
+        copy = sets[label]
+        if not home_owner(name) or copy is None or name not in copy.homes:
+            raise NodeError(f"there is no home of {quoted(name)} in {label}")
+        if btrfs.inspect(copy.home(name)) is None:
+            raise NodeError(f"{copy.home(name)} is of an older gpuadmin: no subvolume, which could be served")
+        found[name] = copy.home(name)
+    return found
 
 
 def _record(order: PromoteOrder) -> bytes:
     return json.dumps({"former": order.former, "homes": dict(order.homes)}).encode()
 
 
-def execute(
-    order: PromoteOrder, state: str = STATE, exports: str = EXPORTS, units: str = "/etc/systemd/system",
-    command: Runner = run_command, lock: str = directories.LOCK,
-) -> object:  # fmt: skip
+def execute(order: PromoteOrder) -> None:
     """Make the homes. It can be cut and run again; nothing of what was there is deleted."""
-    with flocked(os.path.join(order.directory, copy_server.LOCK)), flocked(lock):
-        plan = look(order, state, exports)
+    with ExitStack() as stack:
+        for one in (os.path.join(order.directory, copy_server.LOCK), directories.LOCK):
+            stack.enter_context(flocked(one))
+        for one in {*order.homes.values()}:  # none of them is deleted meanwhile
+            stack.enter_context(backup_set.reading(order.directory, one))
+        plan = look(order)
         if not plan.operations:
-            return None
+            return
         if plan.mount is not None:
-            _mount(*plan.mount, command, units)
-        above, name = os.path.split(order.root)
+            _mount(*plan.mount)
+        above = os.path.dirname(order.root)
         os.makedirs(above, mode=0o755, exist_ok=True)
         making = f"{order.root}{MAKING}"
         if btrfs.inspect(making) is not None:  # a run that was cut left it; nobody has ever seen it
             btrfs.delete([*(os.path.join(making, one) for one in btrfs.listing(making)), making])
         btrfs.create(making)
         os.chmod(making, 0o755)
-        for user, label in order.homes.items():
-            with backup_set.reading(order.directory, label):
-                btrfs.snapshot(_find_home(order, user, label), os.path.join(making, user), read_only=False)
+        for name, copy in _find_homes(order).items():
+            btrfs.snapshot(copy, os.path.join(making, name), read_only=False)
         sync_filesystem(making)
-        at = btrfs.open_directory(above)
-        try:
-            if plan.aside:
-                rename_new(name, at, os.path.basename(plan.aside), at)
-            rename_new(os.path.basename(making), at, name, at)
-            os.fsync(at)
-        finally:
-            os.close(at)
-        write_atomic(os.path.join(state, copy_server.PROMOTED), _record(order), mode=0o600)
-    return None
+        if plan.aside:
+            os.rename(order.root, plan.aside)
+        os.rename(making, order.root)
+        sync_directory(above)
+        write_atomic(copy_server.PROMOTED, _record(order), mode=0o600)
 
 
-def _mount(place: str, point: str, command: Runner, units: str) -> None:
+def _mount(place: str, point: str) -> None:
     make_directory(place, 0o755)
     unit = point.strip("/").replace("-", "\\x2d").replace("/", "-") + ".mount"  # systemd-escape --path
-    write_atomic(os.path.join(units, unit), _UNIT.format(place, point).encode(), mode=0o644)
+    write_atomic(os.path.join(UNITS, unit), _UNIT.format(place, point).encode(), mode=0o644)
     for words in (("systemctl", "daemon-reload"), ("systemctl", "enable", "--now", unit)):
-        done = command(words)
-        if done.returncode != 0:
-            raise failure(words, done, f"{place} is not mounted at {point}")
+        run(words, what=f"{place} is not mounted at {point}")
 
 
 def main(settings: str = f"{STATE}/backups.json") -> int:

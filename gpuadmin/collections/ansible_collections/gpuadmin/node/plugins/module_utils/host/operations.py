@@ -193,26 +193,3 @@ def release_mounts(document: MountsRelease, check: bool) -> Answer:
 
     found = unused_mounts.release({one["unit"]: one["what"] for one in document.wanted}, check=check)
     return Answer(found.done, {"problems": found.notes}, more={"units": found.units})
-
-
-@dataclass(frozen=True)
-class FormerOrder:
-    """Let go of homes that another host serves from now on, or look who has files there.
-
-    Nobody waits for a server that is away. It fails where that one still serves. The report has who held what.
-    """
-
-    #: The address of the host that serves no more.
-    server: str
-    #: The directory that it exported from.
-    above: str
-
-
-@operation("former_homes", FormerOrder)
-def leave_former_homes(document: FormerOrder, check: bool) -> Answer:
-    from . import former_homes
-
-    found = former_homes.look(document.server, document.above)
-    if not check:  # guard: a check unmounts nothing
-        former_homes.let_go(document.server, document.above)
-    return Answer([f"let {one} go, whose server is away" for one in found.mounts], {"former_homes": found})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.host import former_homes
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import former
 
 TABLE = """22 1 0:20 / / rw - ext4 /dev/vda1 rw
 30 22 0:40 / /home rw shared:1 - autofs systemd-1 rw
@@ -24,37 +24,40 @@ TABLE = """22 1 0:20 / / rw - ext4 /dev/vda1 rw
     ("server", "points"), [("10.0.0.1", ["/shared/sets", "/home"]), ("fd00::1", ["/six"]), ("10.0.0.2", [])]
 )
 def test_what_is_mounted_from_there(server: str, points: list[str]) -> None:
-    assert former_homes.find_mounts(server, "/srv/storage", TABLE) == points
+    assert former.find_mounts(server, "/srv/storage", TABLE) == points
 
 
 def test_who_has_files_there(tmp_path: Path) -> None:
     open_file = (tmp_path / "thesis").open("w")
     with open_file, subprocess.Popen(["sleep", "60"], cwd=tmp_path) as child:
         try:
-            (held,) = former_homes.find_holders([str(tmp_path)]).values()
+            (held,) = former.find_holders([str(tmp_path)]).values()
             assert f"sleep ({child.pid})" in held
             assert any(f"({os.getpid()})" in one for one in held)
         finally:
             child.kill()
-    assert former_homes.find_holders([]) == {}
+    assert former.find_holders([]) == {}
 
 
 @pytest.mark.root
 @pytest.mark.needs("mount")
 @pytest.mark.holds("homes of a server that serves are not taken away")
-def test_they_are_let_go_where_nobody_serves(tmp_path: Path) -> None:
+def test_they_are_let_go_where_nobody_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "10.0.0.1:/srv/storage/homes", tmp_path], check=True)
     try:
+        monkeypatch.setattr(former, "answers", lambda server: True)
         with pytest.raises(NodeError, match="still serves NFS"):
-            former_homes.let_go("10.0.0.1", "/srv/storage", ask=lambda server: True)
-        assert former_homes.look("10.0.0.1", "/srv/storage", ask=lambda server: False).mounts == [str(tmp_path)]
+            former.let_go("10.0.0.1", "/srv/storage")
+        monkeypatch.setattr(former, "answers", lambda server: False)
+        assert former.look("10.0.0.1", "/srv/storage").mounts == [str(tmp_path)]
         with (tmp_path / "open").open("w"):  # who has a file open keeps nobody else from the new homes
-            former_homes.let_go("10.0.0.1", "/srv/storage", ask=lambda server: False)
+            former.let_go("10.0.0.1", "/srv/storage")
         assert not os.path.ismount(tmp_path)
-        former_homes.let_go("10.0.0.1", "/srv/storage", ask=lambda server: True)
+        monkeypatch.setattr(former, "answers", lambda server: True)
+        former.let_go("10.0.0.1", "/srv/storage")
     finally:
         subprocess.run(["umount", "-q", "-l", tmp_path], check=False)
 
 
 def test_whether_somebody_listens() -> None:
-    assert former_homes.answers("127.255.255.254") in (True, False)
+    assert former.answers("127.255.255.254") in (True, False)

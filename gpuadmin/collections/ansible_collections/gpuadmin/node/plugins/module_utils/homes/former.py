@@ -10,7 +10,7 @@ import glob
 import os
 import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from gpuadmin.common.records.hosts import FormerHomes
 
@@ -24,7 +24,6 @@ PORT, SECONDS = 2049, 5.0
 _FORCE, _DETACH, _NOFOLLOW = 1, 2, 8  # umount(2)
 _MOST = 20  # processes of a person's that are named
 _LIBC = ctypes.CDLL(None, use_errno=True)
-Answers = Callable[[str], bool]
 
 
 def answers(address: str) -> bool:
@@ -44,10 +43,10 @@ def find_mounts(server: str, above: str, table: str) -> list[str]:
     return sorted(found, key=len, reverse=True)
 
 
-def look(server: str, above: str, ask: Answers = answers) -> FormerHomes:
+def look(server: str, above: str) -> FormerHomes:
     """What this host has of that server's."""
     points = find_mounts(server, above, read_mountinfo())
-    return FormerHomes(ask(server), points, find_holders(points))
+    return FormerHomes(answers(server), points, find_holders(points))
 
 
 def find_holders(points: Sequence[str], proc: str = "/proc") -> dict[str, list[str]]:
@@ -74,11 +73,11 @@ def _target(link: str) -> str:
         return ""
 
 
-def let_go(server: str, above: str, ask: Answers = answers) -> None:
+def let_go(server: str, above: str) -> None:
     """Unmount what comes from there; what waits for it gets an error. Raises NodeError where it may still serve."""
     table = read_mountinfo()
     points = find_mounts(server, above, table)
-    if points and ask(server):  # guard: homes of a server that serves are not taken away
+    if points and answers(server):  # guard: homes of a server that serves are not taken away
         raise NodeError(f"{server} still serves NFS: its homes stay mounted here")
     for point in points:
         device = re.search(rf"(?m)^\d+ \d+ (\d+:\d+) \S+ {re.escape(point)} .* - (?!autofs)", table)
