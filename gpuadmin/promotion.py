@@ -16,7 +16,7 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
 
 #: What people read, on their terminals and at login. `{time}`: of the newest copy.
-TOLD = {
+NOTICE = {
     "en": "The storage host failed. Homes are copies of {time} now, or older. What was saved later is on the failed "
     "host alone: the admins will tell you what can be brought back.\nPrograms that had files in a home open may end "
     "with errors: `cd`, and start them again.",

@@ -23,7 +23,7 @@ from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.promotion import READ_ONLY, TOLD, WRITES, Choice, choose, find_left, find_refusals, moment
+from gpuadmin.promotion import READ_ONLY, NOTICE, WRITES, Choice, choose, find_left, find_refusals, moment
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 from gpuadmin.who import who
@@ -44,13 +44,13 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
         file = _edit(session, host, old, read_only=read_only)
         _plan(session, host, old, serves, choice, read_only=read_only)
         order = {"former": old.name, "homes": dict(choice.homes)}
-        given = {"gpuadmin_promote": order, "gpuadmin_promote_tasks": "promote"}
+        request = {"gpuadmin_promote": order, "gpuadmin_promote_tasks": "promote"}
         held = {node: one.get("held", {}) for node, one in serves.known.items()}
         result = {**order, "without": dict(choice.without), "newer": dict(choice.newer), "held": held}
         makes = [] if goes_on else [name]  # homes that are served are not made anew
-        session.predict("promote", makes, given)
+        session.predict("promote", makes, request)
         session.confirm()  # guard: homes are served from elsewhere once that is confirmed
-        run = session.run("promote", makes, given, check=session.check)
+        run = session.run("promote", makes, request, check=session.check)
         # guard: the inventory names a host that has its homes
         if session.check or run.code:
             return report(session, run, result)
@@ -61,7 +61,7 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
         if choice.homes:
             run = run.then(_announce(session, choice, nodes))
         wrote = host.variables.get("homes_read_only") is True and not read_only
-        message = [text.format(time=moment(choice.newest)) for text in TOLD.values() if choice.homes]
+        message = [text.format(time=moment(choice.newest)) for text in NOTICE.values() if choice.homes]
         message += [READ_ONLY] if read_only else [WRITES] if wrote else []
         secret, secrets, asked = gather(session)
         if secrets:
@@ -94,8 +94,8 @@ def _former(session: Session, old: Host, message: str = "") -> dict[str, Any]:
 def _look(session: Session, host: Host, old: Host) -> tuple[Answers, Answers]:
     """What hosts say of copies, and of what they have of the old one's."""
     nodes = [one for one in session.named("gpu") if one not in (host.name, old.name)]
-    given = {"gpuadmin_promote_tasks": "look", **_former(session, old)}
-    found = session.look("promote", [host.name, old.name, *nodes], given).hosts
+    request = {"gpuadmin_promote_tasks": "look", **_former(session, old)}
+    found = session.look("promote", [host.name, old.name, *nodes], request).hosts
     copies = Answers.of(found, [host.name, old.name], "facts")
     return copies, Answers.of(found, [host.name, *nodes], "former_homes")
 
@@ -147,7 +147,7 @@ def _plan(session: Session, host: Host, old: Host, serves: Answers, choice: Choi
     for person, backup in sorted(choice.newer.items()):
         builder.warn(f"{person}: {old.name} has a newer backup, {backup}, of which {name} has no copy")
     for node, why in serves.unknown.items():
-        builder.warn(f"{node} mounts nothing anew ({why}): gpuadmin provision when it answers")
+        builder.warn(f"{node} does not mount again ({why}): gpuadmin provision when it answers")
     for left in find_left(session.site.settings, old) if choice.homes else ():
         builder.warn(left)
     if old.variables.get("bmc") is not None:
@@ -159,8 +159,8 @@ def _plan(session: Session, host: Host, old: Host, serves: Answers, choice: Choi
 def _announce(session: Session, choice: Choice, nodes: Sequence[str]) -> RunResult:
     """Have people read of it when they log in."""
     site, today, record = session.site, date.today(), Announcements.of(session.site.directory)
-    languages = site.settings.mail.languages if site.settings.mail is not None else [*TOLD]
-    texts = {one: TOLD[one].format(time=moment(choice.newest)) for one in languages}
+    languages = site.settings.mail.languages if site.settings.mail is not None else [*NOTICE]
+    texts = {one: NOTICE[one].format(time=moment(choice.newest)) for one in languages}
     announcement = record.kept(compose(texts, languages, None, today + timedelta(days=_DAYS), nodes, today))
     record.add(announcement, who())
     entries = record.entries(nodes, site.settings.name, today, more=[announcement])

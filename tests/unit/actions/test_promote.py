@@ -181,7 +181,7 @@ def test_it_is_shown_and_done_in_order(there: Site, cli: Cli) -> None:
     for words in (
         "2 homes as of 2026-12-22", "inventory/hosts.yml: nas2 is in storage, nas1 in backup",
         "gpu1: minji has files open by vim (7)", "yuna begins with an empty home: there is no copy",
-        "gpu2 mounts nothing anew (timed out)", "gpuadmin power off nas1",
+        "gpu2 does not mount again (timed out)", "gpuadmin power off nas1",
     ):  # fmt: skip
         assert words in out
     assert (there.done, (there.directory / "inventory/hosts.yml").read_text()) == ([], HOSTS)
