@@ -23,7 +23,7 @@ from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.promotion import READ_ONLY, NOTICE, WRITES, Choice, choose, find_left, find_refusals, moment
+from gpuadmin.promotion import NOTICE, READ_ONLY, WRITES, Choice, choose, find_left, find_refusals, moment
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 from gpuadmin.who import who
@@ -66,8 +66,9 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
         secret, secrets, asked = gather(session)
         if secrets:
             keep_secret(session.site, secret)
-        asked |= _former(session, old, "\n".join(message))
-        hosts = [one.name for one in session.hosts if one.name != old.name or one.name in copies.known]
+        absent = "" if old.name in copies.known else old.name
+        asked |= _former(session, old, "\n".join(message), absent)
+        hosts = [one.name for one in session.hosts if one.name != absent]
         if not run.interrupted:
             run = run.then(session.run("provision", hosts, asked, check=False))
         return report(session, run, result, advice="run it again: it goes on from where it is")
@@ -85,10 +86,11 @@ def _find(session: Session, name: str) -> tuple[Host, Host]:
     return host, old[0]
 
 
-def _former(session: Session, old: Host, message: str = "") -> dict[str, Any]:
-    """What hosts are told of the one that serves no more."""
+def _former(session: Session, old: Host, message: str = "", absent: str = "") -> dict[str, Any]:
+    """What hosts get to know of the one that serves no more. `absent`: its name, where it does not answer."""
     above = str(Path(str(session.site.settings.homes.export)).parent)
-    return {"gpuadmin_former": {"server": old.cluster_address, "above": above, "message": message}}
+    former = {"server": old.cluster_address, "above": above, "message": message, "absent": absent}
+    return {"gpuadmin_former": former}
 
 
 def _look(session: Session, host: Host, old: Host) -> tuple[Answers, Answers]:
@@ -159,9 +161,8 @@ def _plan(session: Session, host: Host, old: Host, serves: Answers, choice: Choi
 def _announce(session: Session, choice: Choice, nodes: Sequence[str]) -> RunResult:
     """Have people read of it when they log in."""
     site, today, record = session.site, date.today(), Announcements.of(session.site.directory)
-    languages = site.settings.mail.languages if site.settings.mail is not None else [*NOTICE]
-    texts = {one: NOTICE[one].format(time=moment(choice.newest)) for one in languages}
-    announcement = record.kept(compose(texts, languages, None, today + timedelta(days=_DAYS), nodes, today))
+    texts = {one: text.format(time=moment(choice.newest)) for one, text in NOTICE.items()}
+    announcement = record.kept(compose(texts, [*texts], None, today + timedelta(days=_DAYS), nodes, today))
     record.add(announcement, who())
     entries = record.entries(nodes, site.settings.name, today, more=[announcement])
     run = session.run("announce", nodes, {"gpuadmin_announcements": entries}, check=False, quiet=True)

@@ -34,7 +34,8 @@ def backups(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 def _remote(cluster: Cluster, host: Host) -> dict[str, Any] | None:
     """The host of the second copies; `source`: the address that this host calls from, if it is known."""
-    others = cluster.members("backup")
+    absent = cluster.asked("former", {}).get("absent")  # it takes copies once it is back, and provisioned
+    others = [one for one in cluster.members("backup") if one.name != absent]
     if not others:
         return None
     return {

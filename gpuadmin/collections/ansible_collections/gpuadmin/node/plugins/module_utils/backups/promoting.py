@@ -18,7 +18,7 @@ from gpuadmin.common.text import counted
 
 from .. import btrfs, mounts
 from ..documents import parse_settings
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import home_owner, quoted
 from ..files import flocked, make_directory, read_bytes, sync_directory, sync_filesystem, write_atomic
 from ..homes import directories
@@ -145,7 +145,7 @@ def main(settings: str = f"{STATE}/backups.json") -> int:
         remote = transfer.connect(parse_settings(BackupOrder, json.loads(read_bytes(settings) or b""), settings).remote)
         taken = remote is not None and transfer.serves(remote, SECONDS)
     except (NodeError, OSError, ValueError) as error:
-        print(f"not known whether another host serves the homes: {error}", file=sys.stderr)
+        print(f"not known whether another host serves the homes: {in_words(error)}", file=sys.stderr)
     if taken:
         print("another host serves the homes (gpuadmin promote): not here", file=sys.stderr)
     return TAKEN if taken else 0
