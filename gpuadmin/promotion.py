@@ -91,18 +91,16 @@ def choose(
     return Choice(homes, times, frozenset(unverified), left, newer)
 
 
-def find_refusals(host: Host, old: Host, copies: Answers, serves: Answers) -> list[str]:
-    """Why it is not done. `copies`: what hosts say of backups. `serves`: what they have of the old one's."""
+def find_refusal(host: Host, old: Host, copies: Answers, serves: Answers) -> str:
+    """Why it is not done; or empty. `copies`: what hosts say of backups. `serves`: what they have of the old one's."""
     unknown = {**copies.unknown, **serves.unknown}
     if host.name in unknown:  # guard: a host that cannot say whether the old one serves takes nothing over
-        return [f"{host.name}: {unknown[host.name]}"]
-    reasons = []
+        return f"{host.name}: {unknown[host.name]}"
     if old.name in copies.failed:  # guard: an old storage host that could not be looked at is not a dead one
-        reasons.append(f"{old.name} answers, and could not be looked at: {copies.unknown[old.name]}")
+        return f"{old.name} answers, and could not be looked at: {copies.unknown[old.name]}"
     seen = sorted(name for name, one in serves.known.items() if one["answers"])
-    if seen:  # guard: two hosts never serve homes
-        reasons.append(f"{old.name} serves: its NFS port answers {listed(seen)}. {_way_out(old, copies)}")
-    return reasons
+    # guard: two hosts never serve homes -> ""
+    return f"{old.name} serves: its NFS port answers {listed(seen)}. {_way_out(old, copies)}" if seen else ""
 
 
 def _way_out(old: Host, copies: Answers) -> str:

@@ -23,7 +23,7 @@ from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.promotion import NOTICE, READ_ONLY, WRITES, Choice, choose, find_left, find_refusals, moment
+from gpuadmin.promotion import NOTICE, READ_ONLY, WRITES, Choice, choose, find_left, find_refusal, moment
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 from gpuadmin.who import who
@@ -37,8 +37,8 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
         host, old = _find(session, name)
         goes_on = "storage" in host.groups  # an earlier run has come as far as the inventory, or people only read
         copies, serves = _look(session, host, old)
-        if reasons := find_refusals(host, old, copies, serves):
-            raise RefusedError("; ".join(reasons), hint=f"see {the_page('promote')}")
+        if reason := find_refusal(host, old, copies, serves):
+            raise RefusedError(reason, hint=f"see {the_page('promote')}")
         late = any(one["mounts"] for node, one in serves.known.items() if node != name)
         choice = _choose(session, host, old, copies) if late or not goes_on else Choice()
         file = _edit(session, host, old, read_only=read_only)
@@ -57,9 +57,8 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
         if file is not None:
             write_atomically(file.path, file.text)
         session.site = load_site(str(session.site.directory))
-        nodes = [one for one in serves.known if one != name]
         if choice.homes:
-            run = run.then(_announce(session, choice, nodes))
+            run = run.then(_announce(session, choice, [one for one in serves.known if one != name]))
         wrote = host.variables.get("homes_read_only") is True and not read_only
         message = [text.format(time=moment(choice.newest)) for text in NOTICE.values() if choice.homes]
         message += [READ_ONLY] if read_only else [WRITES] if wrote else []
@@ -105,9 +104,8 @@ def _look(session: Session, host: Host, old: Host) -> tuple[Answers, Answers]:
 def _choose(session: Session, host: Host, old: Host, copies: Answers) -> Choice:
     registry, settings = session.site.registry.registry, session.site.settings
     people = {one.name: one.uid or 0 for one in registry.users} if settings.accounts.source == "registry" else None
-    theirs = copies.known.get(old.name, {}).get("backups", ())
-    gone = [one.name for one in registry.retired]
-    found = choose(copies.known[host.name].get("backups", ()), people, gone, theirs)
+    mine, theirs = (copies.known.get(one.name, {}).get("backups", ()) for one in (host, old))
+    found = choose(mine, people, [one.name for one in registry.retired], theirs)
     if not found.homes:
         raise ConfigError(f"{host.name} has no copy of any home", hint="gpuadmin list-backups shows what there is")
     return found

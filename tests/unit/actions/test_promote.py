@@ -12,7 +12,7 @@ from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.answers import Answers
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
-from gpuadmin.promotion import READ_ONLY, WRITES, Choice, choose, find_left, find_refusals
+from gpuadmin.promotion import READ_ONLY, WRITES, Choice, choose, find_left, find_refusal
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Cli
 from tests.support.sites import make_site
@@ -79,9 +79,9 @@ def test_two_hosts_never_serve(old: Host, state: str, reach: tuple[str, ...], wo
     unknown = {} if state == "known" else {"nas1": "full" if state == "failed" else "timed out"}
     copies = Answers(known, unknown, frozenset(unknown) if state == "failed" else frozenset())
     serves = {one: {**IDLE, "answers": one in reach} for one in ("nas2", "gpu1")}
-    found = find_refusals(NAS, old, copies, Answers(serves, {"gpu2": "timed out"}))
+    found = find_refusal(NAS, old, copies, Answers(serves, {"gpu2": "timed out"}))
     assert bool(found) == bool(words)
-    assert words in "".join(found)
+    assert words in found
 
 
 @pytest.mark.parametrize("silent", ["copies", "serves"])
@@ -90,7 +90,7 @@ def test_a_host_that_says_nothing_takes_nothing_over(silent: str) -> None:
     serves = Answers({"nas2": IDLE})
     nothing = Answers({}, {"nas2": "timed out"})
     given = (nothing, serves) if silent == "copies" else (copies, nothing)
-    assert find_refusals(NAS, OLD, *given) == ["nas2: timed out"]
+    assert find_refusal(NAS, OLD, *given) == "nas2: timed out"
 
 
 def test_what_stays_there_is_said() -> None:

@@ -32,8 +32,6 @@ EXPORTS, UNITS = "/etc/exports.d/gpuadmin.exports", "/etc/systemd/system"
 TAKEN = 9  # what `homes-mine` ends with where another host serves the homes
 SECONDS = 30.0  # for that question, at boot
 _UNIT = """# Managed by gpuadmin. Homes are on the file system of the copies that they were made from.
-[Unit]
-Before=nfs-server.service
 [Mount]
 What={}
 Where={}
@@ -80,7 +78,7 @@ def _is_beside(order: PromoteOrder) -> bool:
     except NodeError:
         return False
     found = [mounts.nearest(one, mounts.parse_mountinfo(table)) for one in (order.root, order.directory)]
-    return found[0] is not None and found[1] is not None and found[0].source == found[1].source
+    return len({one.source for one in found if one is not None}) == 1
 
 
 def _find_homes(order: PromoteOrder) -> dict[str, str]:
@@ -103,9 +101,7 @@ def _record(order: PromoteOrder) -> bytes:
 
 def execute(order: PromoteOrder) -> None:
     """Make the homes. It can be cut and run again; nothing of what was there is deleted."""
-    with ExitStack() as stack:
-        for one in (os.path.join(order.directory, copy_server.LOCK), directories.LOCK):
-            stack.enter_context(flocked(one))
+    with ExitStack() as stack, flocked(os.path.join(order.directory, copy_server.LOCK)), flocked(directories.LOCK):
         for one in {*order.homes.values()}:  # none of them is deleted meanwhile
             stack.enter_context(backup_set.reading(order.directory, one))
         plan = look(order)

@@ -11,6 +11,7 @@ import os
 import re
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 
 from gpuadmin.common.records.hosts import FormerHomes
 
@@ -28,11 +29,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 def answers(address: str) -> bool:
     """Whether something listens on the NFS port there."""
-    try:
+    with suppress(OSError):
         socket.create_connection((address, PORT), SECONDS).close()
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def find_mounts(server: str, above: str, table: str) -> list[str]:
@@ -67,10 +67,9 @@ def find_holders(points: Sequence[str], proc: str = "/proc") -> dict[str, list[s
 
 
 def _target(link: str) -> str:
-    try:
+    with suppress(OSError):
         return os.readlink(link)
-    except OSError:
-        return ""
+    return ""
 
 
 def let_go(server: str, above: str) -> None:
@@ -81,10 +80,8 @@ def let_go(server: str, above: str) -> None:
         raise NodeError(f"{server} still serves NFS: its homes stay mounted here")
     for point in points:
         device = re.search(rf"(?m)^\d+ \d+ (\d+:\d+) \S+ {re.escape(point)} .* - (?!autofs)", table)
-        try:  # from Linux 6.4 on: whoever waits for that server, now or later, gets EIO
-            with open(f"/sys/fs/nfs/{device.group(1) if device else ''}/shutdown", "w", encoding="ascii") as stream:
-                stream.write("1")
-        except OSError:
-            pass  # an older kernel, where who waits can be killed
+        # from Linux 6.4 on whoever waits for that server, now or later, gets EIO; before that they can be killed
+        with suppress(OSError), open(f"/sys/fs/nfs/{device and device.group(1)}/shutdown", "w") as stream:
+            stream.write("1")
         if _LIBC.umount2(os.fsencode(point), _FORCE | _DETACH | _NOFOLLOW):
             raise NodeError(f"{point} is not unmounted: {os.strerror(ctypes.get_errno())}")
