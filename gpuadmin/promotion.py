@@ -83,7 +83,7 @@ def choose(
                 continue
             homes[name] = one["name"]
             (unverified.discard if home["verified"] else unverified.add)(name)
-    newer = {}
+    newer: dict[str, str] = {}
     for one in sorted(old, key=lambda one: str(one["created"])):
         names = [name for name in one["homes"] if str(one["created"]) > times.get(homes.get(name, ""), "")]
         newer |= dict.fromkeys(names, str(one["name"]))

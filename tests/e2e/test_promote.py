@@ -41,7 +41,7 @@ def made(hosts: str) -> Iterator[Cluster]:
         (entry,) = re.findall(rf"(?m)^ +{NEW}:\n(?: {{10,}}.*\n)+", text)
         text = text.replace(entry, "").replace("    backup: {hosts: {}}\n", f"    backup:\n      hosts:\n{entry}")
         inventory.write_text(text)
-        cluster.admin(NEW, DISK)
+        cluster.admin(NEW, f"mkdir -m 700 {COPIES}" if light else DISK)  # light hosts have no loop devices
         cluster.gpuadmin("provision", "--yes")
         cluster.add("minji")
         cluster.person("minji", NODE, "echo yesterday > thesis")

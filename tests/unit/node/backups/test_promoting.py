@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, operation
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import copy_server, promoting, transfer
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories
@@ -77,6 +77,16 @@ def test_people_write_on_in_snapshots_and_the_copies_stay(make: Any, other: Keep
     make()
     assert (root / "minji/thesis").read_bytes() == b"today\n"
     assert [one.name for one in root.parent.iterdir()] == ["homes"]
+
+
+@pytest.mark.holds("a check makes no homes")
+def test_a_check_says_what_a_run_does(make: Any, other: Keeper, places: dict[str, Path]) -> None:
+    order = PromoteOrder(
+        str(other.point / "storage/homes"), str(other.directory), "nas1", {"minji": SECOND}, str(other.point)
+    )
+    answer = operation.run("promote_homes", vars(order), check=True)
+    assert (answer["changed"], places["PROMOTED"].exists(), (other.point / "storage").exists()) == (True, False, False)
+    assert "make 1 home in" in str(answer["operations"])
 
 
 @pytest.mark.holds("homes that somebody may have written in are kept aside")

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import operation
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import former
 
@@ -41,7 +42,7 @@ def test_who_has_files_there(tmp_path: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.needs("mount")
-@pytest.mark.holds("homes of a server that serves are not taken away")
+@pytest.mark.holds("homes of a server that serves are not taken away", "a check unmounts nothing")
 def test_they_are_let_go_where_nobody_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "10.0.0.1:/srv/storage/homes", tmp_path], check=True)
     try:
@@ -49,7 +50,10 @@ def test_they_are_let_go_where_nobody_serves(tmp_path: Path, monkeypatch: pytest
         with pytest.raises(NodeError, match="still serves NFS"):
             former.let_go("10.0.0.1", "/srv/storage")
         monkeypatch.setattr(former, "answers", lambda server: False)
-        assert former.look("10.0.0.1", "/srv/storage").mounts == [str(tmp_path)]
+        order = {"server": "10.0.0.1", "above": "/srv/storage"}
+        found = operation.run("former_homes", order, check=True)["report"]
+        assert found == {"former_homes": {"answers": False, "mounts": [str(tmp_path)], "held": {}}}
+        assert os.path.ismount(tmp_path)
         with (tmp_path / "open").open("w"):  # who has a file open keeps nobody else from the new homes
             former.let_go("10.0.0.1", "/srv/storage")
         assert not os.path.ismount(tmp_path)
