@@ -5,6 +5,7 @@ On light hosts, which have no NFS, nodes see the old host's disk whatever they m
 
 import re
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 
@@ -84,11 +85,13 @@ class Person:
         assert self.process.stdout is not None
         self.process.stdin.write(f"{line}; echo END-$?\n")
         self.process.stdin.flush()
-        words = ""
+        words, late = "", threading.Timer(120, self.process.kill)
+        late.start()  # what hangs is an error here
         while "END-" not in words:
             more = self.process.stdout.readline()
             assert more, words
             words += more
+        late.cancel()
         return words
 
 
@@ -123,7 +126,7 @@ def test_the_backup_host_serves_the_homes(made: Cluster) -> None:
     assert address is not None
     assert cluster.admin(NODE, "findmnt -no SOURCE /home | tail -1").strip() == f"{address[1]}:{HOMES}"
     if nfs:  # the same session goes on: what it had open is an error, and no end
-        assert "END-0" not in person.types("echo two >&3")
+        assert "END-0" not in person.types("echo two >&3; sync /dev/fd/3")
         found = person.types("cd; cat thesis; echo tomorrow >> thesis; cat thesis")
         assert found.split() == ["yesterday", "yesterday", "tomorrow", "END-0"]
     assert "스토리지 서버에 장애" in cluster.person("minji", NODE, "cat /run/motd.d/*")
