@@ -208,7 +208,10 @@ def test_nothing_is_done_while_the_old_one_serves(there: Site, cli: Cli) -> None
 
 
 @pytest.mark.holds("homes are served from elsewhere once that is confirmed")
-def test_it_is_asked(there: Site, cli: Cli) -> None:
+def test_it_is_asked(there: Site, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in ("stdin", "stderr"):
+        monkeypatch.setattr(f"gpuadmin.session.sys.{stream}.isatty", lambda: True)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: False)
     assert cli("promote", "nas2")[0] == 5
     assert (there.done, there.hosts["storage"].keys()) == ([], {"nas1"})
 
