@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.lab_cluster import KEEP, LAB, REPOSITORY, Cluster
-from tests.support.labs import PROVISIONED, leave_packages_out, nothing_left
+from tests.support.lab_cluster import KEEP, LAB, PROVISIONED, REPOSITORY, Cluster
+from tests.support.labs import leave_packages_out, nothing_left
 from tests.support.where import LIGHT
 
 pytestmark = [pytest.mark.lab, pytest.mark.root]

@@ -18,7 +18,8 @@ def test_each_has_the_newest_copy_of_their_own() -> None:
     assert found.without == {
         "seo": "the copy is of uid 20009, not 20002: gpuadmin restore-home seo", "yuna": "there is no copy",
     }  # fmt: skip
-    assert (found.unverified, found.newer) == ({"minji"}, {"minji": THIRD})
+    assert found.unverified == {"minji"}
+    assert found.newer == {"minji": THIRD}
     first, second = found.lines()
     assert "2 homes as of 2026-12-22" in first
     assert first.endswith("_slurm, minji; compared when it came, and not read again since: minji")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, operation
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import copy_server, promoting, transfer
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.verifying import Limits
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories
 
@@ -29,10 +30,10 @@ def other(storage: Storage, tmp_path: Path) -> Iterator[Keeper]:
         storage.home(*MINJI)
         storage.home(*JIHO)
         first = storage.backup(FIRST)
-        transfer.send(first, found.remote, (), transfer.Limits(), workers=1)
+        transfer.send(first, found.remote, (), Limits(), workers=1)
         (storage.root / "minji/thesis").write_bytes(b"newer\n")
         subprocess.run(["rm", "-r", storage.root / "jiho"], check=True)
-        transfer.send(storage.backup(SECOND), found.remote, (first,), transfer.Limits(), workers=1)
+        transfer.send(storage.backup(SECOND), found.remote, (first,), Limits(), workers=1)
         yield found
 
 
