@@ -45,6 +45,6 @@ def restore_home(document: RestoreOrder, check: bool) -> Answer:
 def promote_homes(document: PromoteOrder, check: bool) -> Answer:
     with nothing_begun():
         plan = promoting.look(document)
-    if not check and plan.operations:  # guard: a check makes no homes
+    if not check and plan.operations:  # guard: a check makes no homes -> True
         background.perform("promote", promoting.execute, document)
     return Answer(plan.operations, {"problems": []})

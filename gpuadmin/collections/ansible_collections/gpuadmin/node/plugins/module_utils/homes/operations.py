@@ -60,6 +60,6 @@ def converge_homes(document: HomesOrder, check: bool, state: str = STATE) -> Ans
 @operation("former_homes", FormerOrder)
 def leave_former_homes(document: FormerOrder, check: bool) -> Answer:
     found = former.look(document.server, document.above)
-    if not check:  # guard: a check unmounts nothing
+    if not check:  # guard: a check unmounts nothing -> True
         former.let_go(document.server, document.above)
     return Answer([f"let {one} go, whose server is away" for one in found.mounts], {"former_homes": found})
