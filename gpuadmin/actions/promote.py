@@ -68,8 +68,7 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
         absent = "" if old.name in copies.known else old.name
         asked |= _former(session, old, "\n".join(message), absent)
         hosts = [one.name for one in session.hosts if one.name != absent]
-        if not run.interrupted:
-            run = run.then(session.run("provision", hosts, asked, check=False))
+        run = run if run.interrupted else run.then(session.run("provision", hosts, asked, check=False))
         return report(session, run, result, advice="run it again: it goes on from where it is")
 
 

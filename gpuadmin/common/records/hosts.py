@@ -37,8 +37,8 @@ class Power:
 
 @dataclass(frozen=True)
 class FormerHomes:
-    """What a host has of a storage host that is to serve no more. `answers`: its NFS port does, from here. `mounts`:
-    places that are mounted from it. `held`: whose processes have files there, or stand there."""
+    """What is mounted from a storage host that is to serve no more. `answers`: its NFS port does, from here. `held`:
+    whose processes have files there, or stand there."""
 
     answers: bool
     mounts: list[str] = field(default_factory=list)

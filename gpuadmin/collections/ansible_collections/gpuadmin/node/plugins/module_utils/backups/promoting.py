@@ -29,8 +29,7 @@ from . import backup_set, copy_server, transfer
 MAKING = ".gpuadmin-promoting"
 PLACE = "served"  # in the directory of copies: what is mounted where homes belong
 EXPORTS, UNITS = "/etc/exports.d/gpuadmin.exports", "/etc/systemd/system"
-TAKEN = 9  # what `homes-mine` ends with where another host serves the homes
-SECONDS = 30.0  # for that question, at boot
+TAKEN, SECONDS = 9, 30.0  # what `homes-mine` ends with where another host serves the homes; for that question
 _UNIT = """# Managed by gpuadmin. Homes are on the file system of the copies that they were made from.
 [Mount]
 What={}
