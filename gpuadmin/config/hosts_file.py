@@ -46,8 +46,8 @@ def with_hosts(file: YamlFile, hosts: Sequence[SiteHost]) -> YamlFile:
 
 
 def with_host_moved(file: YamlFile, name: str, before: str, after: str, own: Mapping[str, object]) -> YamlFile:
-    """Given an inventory file and a host, return the file with it in the group `after`, not `before`, and with variables
-    of its `own`; one of None goes. Raises ConfigError where the host is in neither by its own name."""
+    """Given an inventory file and a host, return the file with it in the group `after`, not `before`, and with its
+    `own` variables; one of None goes. Raises ConfigError where the host is in neither by its own name."""
 
     def change(data: Any) -> None:
         groups = {group: entry["hosts"] for group, entry in groups_of(data) if name in (entry.get("hosts") or {})}

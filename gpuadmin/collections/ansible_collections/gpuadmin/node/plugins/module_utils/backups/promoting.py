@@ -26,8 +26,7 @@ from ..paths import STATE
 from ..run import run
 from . import backup_set, copy_server, transfer
 
-MAKING = ".gpuadmin-promoting"
-PLACE = "served"  # in the directory of copies: what is mounted where homes belong
+MAKING, PLACE = ".gpuadmin-promoting", "served"  # the second: in the directory of copies, mounted where homes belong
 EXPORTS, UNITS = "/etc/exports.d/gpuadmin.exports", "/etc/systemd/system"
 TAKEN, SECONDS = 9, 30.0  # what `homes-mine` ends with where another host serves the homes; for that question
 _UNIT = """# Managed by gpuadmin. Homes are on the file system of the copies that they were made from.
