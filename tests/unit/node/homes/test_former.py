@@ -41,7 +41,6 @@ def test_who_has_files_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.needs("mount")
 @pytest.mark.holds("homes of a server that serves are not taken away", "a check unmounts nothing")
 def test_they_are_let_go_where_nobody_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "10.0.0.1:/srv/storage/homes", tmp_path], check=True)
