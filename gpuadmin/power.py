@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -80,6 +80,17 @@ def decide(
         else:
             servers.append(one)
     return Decision(tuple(_steps(action, going, servers)), refused)
+
+
+def choose_idle(decision: Decision, targets: Sequence[Target], count: int, last: Mapping[str, str]) -> Decision:
+    """Given what could go, keep `count` nodes of it, fairly in turn.
+
+    `last`: when each was last switched off, by host: whoever never was goes first, then whose turn is longest ago.
+    """
+    nodes = [one.name for one in targets if one.people and not one.serves and one.name in decision.hosts]
+    chosen = sorted(nodes, key=lambda name: last.get(name, ""))[:count]
+    steps = [replace(step, hosts=tuple(name for name in step.hosts if name in chosen)) for step in decision.steps]
+    return Decision(tuple(step for step in steps if step.hosts), decision.refused)
 
 
 def _reason(one: Target, report: Mapping[str, Any] | None, *, waits: bool) -> str | None:

@@ -13,6 +13,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
 from gpuadmin.reading import is_absent, read_text
+from gpuadmin.text import visible
 
 HINT = "correct the site's template, or delete it: gpuadmin has one of its own"
 
@@ -68,3 +69,18 @@ class Templates:
             raise ConfigError(f"{where}:{error.lineno}: {error.message}", hint=HINT) from None
         except Exception as error:  # whatever a site's own template does wrong
             raise ConfigError(f"{where}: {type(error).__name__}: {error}", hint=HINT) from None
+
+
+def load_report_template(name: str, **filters: Callable[[Any], object]) -> jinja2.Template:
+    """Given a page of templates/report/ and its filters, return it. What it shows is text: escaped, and visible."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(content_path("templates", "report")), undefined=jinja2.StrictUndefined,
+        autoescape=True, finalize=_make_visible, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= filters
+    return environment.get_template(name)
+
+
+def _make_visible(value: object) -> object:
+    """A text with all that is in it to be seen; what a template made is markup already."""
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value

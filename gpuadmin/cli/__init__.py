@@ -165,12 +165,24 @@ class LazyGroup(click.Group):
             raise
 
 
+def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from gpuadmin.commit import read_commit
+
+        commit = read_commit()
+        echo(f"gpuadmin, version {__version__}" + (f" ({commit})" if commit else ""))
+        context.exit()
+
+
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="A first try, without any machine of your own: gpuadmin lab up",
 )
-@click.version_option(__version__, prog_name="gpuadmin")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version,
+    help="Show the version and the commit it was made from.",
+)  # fmt: skip
 def cli() -> None:
     """Run the life of a shared GPU cluster: nodes, accounts, images, and the end of each semester."""
 

@@ -184,8 +184,10 @@ def compare(hosts: tuple[str, ...], sections: tuple[str, ...], options: Options)
 @click.command("audit")
 @click.argument("hosts", metavar="[HOST]...", nargs=-1, shell_complete=pattern())
 @click.option("--record", is_flag=True, help="Write what is where into hardware.json of the site, after it was shown.")
+@click.option("--labels", metavar="FILE.html", type=click.Path(path_type=Path),
+              help="Write a page of labels for the machines, from what is recorded; ask no host.")  # fmt: skip
 @run_options()
-def audit(hosts: tuple[str, ...], record: bool, options: Options) -> int:
+def audit(hosts: tuple[str, ...], record: bool, labels: Path | None, options: Options) -> int:
     """Say which box is which and whose, what moved since it was recorded, and who has power over the hosts.
 
     First the boxes: place, owner and purpose as the inventory has them, and the chassis' serial number. Then GPUs,
@@ -196,13 +198,16 @@ def audit(hosts: tuple[str, ...], record: bool, options: Options) -> int:
     \b
     gpuadmin audit --record     # once, and whenever what it says is meant
     gpuadmin audit
+    gpuadmin audit --labels labels.html     # name, place, owner, serial number, a QR code to the dashboard
 
     Exit code 0: nothing found; 6: something was; 3: some host failed, or nothing was found and a part could not be
     looked at; 4: some host did not answer.
     """
+    if labels is not None and record:
+        raise click.UsageError("--labels asks no host, so there is nothing to --record: one after the other")
     from gpuadmin.actions.audit import audit
 
-    return audit(options, hosts, record=record)
+    return audit(options, hosts, record=record, labels=labels)
 
 
 @click.command("hand-over")
@@ -375,8 +380,14 @@ def reboot(hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool,
 
 @click.command("shutdown")
 @power_options
+@click.option(
+    "--idle", type=click.IntRange(min=1), metavar="N", help="Only N nodes, of those that nobody is on, in turn."
+)
+@click.option("--place", default="", metavar="TEXT", help="Only hosts whose place in the inventory has this in it.")
 @run_options()
-def shutdown(hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool, options: Options) -> int:
+def shutdown(
+    hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool, idle: int | None, place: str, options: Options
+) -> int:
     """Switch hosts off: nodes first, and storage only when nobody mounts it. People are told first.
 
     A node with people on it is left out, unless you say how long they get. `gpuadmin power on` switches on those
@@ -385,10 +396,13 @@ def shutdown(hosts: tuple[str, ...], when_idle: bool, at: str | None, force: boo
     \b
     gpuadmin shutdown all --at 17:30        # the day the building loses power
     gpuadmin shutdown gpu3 --when-idle
+    gpuadmin shutdown gpu --idle 4 --place "room 301"       # it is too hot there: whose turn is longest ago
     """
     from gpuadmin.actions.shutdown import shutdown
 
-    return shutdown(options, hosts, when_idle=when_idle, at=at, force=force)
+    if idle is not None and (when_idle or at or force):
+        raise click.UsageError("--idle takes nodes that nobody is on: there is nobody to wait for or to send away")
+    return shutdown(options, hosts, when_idle=when_idle, at=at, force=force, idle=idle, place=place)
 
 
 @click.command("power")

@@ -124,5 +124,6 @@ def power(cluster: Cluster, host: Host) -> dict[str, Any]:
         "reason": asked("reason", ""),
         "waiting": asked("waiting", ""),
         **cluster.only(bmcs="bmcs", switch="bmc_switch", hard="bmc_hard", seconds="bmc_seconds"),
+        **cluster.only(answering="bmc_answering"),
         **cluster.uids,
     }

@@ -7,20 +7,17 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from gpuadmin.common.text import size_words
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.yamlfile import write_atomically
-from gpuadmin.content import content_path
 from gpuadmin.display import make_table, styled
 from gpuadmin.jsontext import json_text
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.machine import PHASES, WIPE, State
 from gpuadmin.semester.planner import Leaver
+from gpuadmin.templates import load_report_template
 from gpuadmin.terminal import SafeConsole
-from gpuadmin.text import visible
 
 
 def document(state: State, settings: Settings, facts: Facts) -> dict[str, Any]:
@@ -92,17 +89,12 @@ def until(created: str, days: int) -> str:
 
 def write(journal: Journal, report: Mapping[str, Any]) -> Path:
     """Write report.json and report.html beside the journal; return the page's path."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(content_path("templates", "report")),
-        undefined=jinja2.StrictUndefined,
-        autoescape=True,
-        finalize=lambda value: visible(value) if isinstance(value, str) else value,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    template = load_report_template(
+        "semester.html.j2",
+        size=size_words,
+        time=lambda at: f"{at[:16].replace('T', ' ')} UTC",  # as the journal has it
     )
-    environment.filters["size"] = size_words
-    environment.filters["time"] = lambda at: f"{at[:16].replace('T', ' ')} UTC"  # as the journal has it
-    page = environment.get_template("semester.html.j2").render(report)
+    page = template.render(report)
     write_atomically(journal.directory / "report.json", json_text(report) + "\n",
                      mode=0o600)  # fmt: skip
     write_atomically(journal.directory / "report.html", page, mode=0o600)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -88,7 +89,8 @@ def test_everything_that_runs_is_in_the_wheel(wheel: Path) -> None:
 
 def test_it_runs_from_anywhere(bin_directory: Path, tmp_path: Path) -> None:
     assert "add-user" in run(bin_directory, tmp_path, "--help")
-    assert run(bin_directory, tmp_path, "--version").startswith("gpuadmin, version ")
+    version = run(bin_directory, tmp_path, "--version")
+    assert re.fullmatch(r"gpuadmin, version \d+\.\d+\.\d+( \([0-9a-f]{7,}(-dirty)? \d{4}-\d\d-\d\d\))?\n", version)
     assert json.loads(run(bin_directory, tmp_path, "schema", "users.yml"))["title"] == "users.yml"
     assert "| `homes.export` |" in run(bin_directory, tmp_path, "schema", "--reference")
     assert "lab" in run(bin_directory, tmp_path, "lab", "--help")
@@ -120,3 +122,22 @@ def test_the_collection_is_found(bin_directory: Path, tmp_path: Path) -> None:
     assert (roles / "accounts/tasks/main.yml").exists()
     assert roles.parent.name == "_content"
     assert os.access(collections.parent / "libexec/ansible-playbook", os.X_OK)
+
+
+def test_two_machines_make_the_same_bytes(tmp_path: Path) -> None:
+    """Of another umask, another path and other times of files: the same wheel."""
+    for name, umask in (("a", 0o022), ("다른 곳", 0o077)):
+        tree = tmp_path / name
+        for directory in ("gpuadmin", "playbooks", "roles", "inventory", "templates"):
+            shutil.copytree(ROOT / directory, tree / directory, ignore=shutil.ignore_patterns("__pycache__"))
+        for file in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "requirements.lock"):
+            shutil.copy(ROOT / file, tree / file)
+        (tree / "gpuadmin/commit.txt").write_text("abc 2026-01-01\n")
+        if umask == 0o077:
+            subprocess.run(["chmod", "-R", "go-rwx", str(tree)], check=True)
+        old = os.umask(umask)
+        pip("wheel", "--no-deps", "--wheel-dir", str(tmp_path / f"made-{name}"), str(tree))
+        os.umask(old)
+    first, second = (next((tmp_path / f"made-{name}").iterdir()) for name in ("a", "다른 곳"))
+    assert first.read_bytes() == second.read_bytes()
+    assert zipfile.ZipFile(first).read("gpuadmin/commit.txt") == b"abc 2026-01-01\n"

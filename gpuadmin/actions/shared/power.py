@@ -17,7 +17,8 @@ from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.power import Action, Decision, Step, Target, decide, moment
+from gpuadmin.power import Action, Decision, Step, Target, choose_idle, decide, moment
+from gpuadmin.records import history
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.session import Session, opened
 
@@ -59,13 +60,17 @@ ADVICE = "when the cause is gone, run it again: it looks at every host again"
 
 @dataclass(frozen=True)
 class PowerRequest:
-    """What the command line asks for. `at`: a time of day, as typed."""
+    """What the command line asks for. `at`: a time of day, as typed. `idle`: so many nodes that nobody is on. `place`:
+    hosts alone whose place in the inventory has this in it.
+    """
 
     action: Action
     patterns: tuple[str, ...]
     when_idle: bool
     at: str | None
     force: bool
+    idle: int | None = None
+    place: str = ""
 
 
 def switch(options: Options, request: PowerRequest) -> int:
@@ -99,17 +104,32 @@ def switch(options: Options, request: PowerRequest) -> int:
 
 def look_and_decide(session: Session, request: PowerRequest) -> tuple[list[Target], Answers, Away, Decision]:
     """Look at the hosts that are meant, and at the queue's jobs there. Returns what both say, and what can happen."""
-    targets = find_targets(session, request.patterns)
+    targets = find_targets(session, request.patterns, request.place)
     answers = _look(session, request, targets)
     waits = request.when_idle or request.force or request.at is not None
     failed = {host: answers.unknown[host] for host in answers.failed}
     queue = away(session, [one.name for one in targets])
     known = {host: _with_jobs(queue, host, found, request) for host, found in answers.known.items()}
-    return targets, answers, queue, decide(request.action, targets, known, waits=waits, failed=failed)
+    decision = decide(request.action, targets, known, waits=waits, failed=failed)
+    if request.idle is not None:
+        decision = choose_idle(decision, targets, request.idle, _find_turns(session))
+    return targets, answers, queue, decision
 
 
-def find_targets(session: Session, patterns: Sequence[str]) -> list[Target]:
-    """The hosts that are meant, each once. Raises ConfigError for one that is in none of the groups, and for none."""
+def _find_turns(session: Session) -> dict[str, str]:
+    """When `shutdown` last switched each host off, as all admins' records have it."""
+    turns: dict[str, str] = {}
+    for run, result in history(session.site.runs, {"shutdown"}):
+        for host, found in (result or {}).get("hosts", {}).items():
+            if found["status"] == "changed" and not run["check"]:
+                turns.setdefault(host, run["started"])
+    return turns
+
+
+def find_targets(session: Session, patterns: Sequence[str], place: str = "") -> list[Target]:
+    """The hosts that are meant, each once; of `place` alone where it is given. Raises ConfigError for one that is in
+    none of the groups, and for none.
+    """
     allowed = {host.name for host in session.hosts}
     found = {host.name: host for pattern in patterns for host in session.site.inventory.limited(pattern, "HOST")}
     outside = [host.name for host in found.values() if not set(GROUPS) & set(host.groups)]
@@ -120,8 +140,11 @@ def find_targets(session: Session, patterns: Sequence[str]) -> list[Target]:
     targets = [
         Target(host.name, host.cluster_address, "gpu" in host.groups, bool({"storage", "backup"} & set(host.groups)))
         for host in found.values()
-        if host.name in allowed
+        if host.name in allowed and place in str(host.variables.get("place") or "")
     ]
+    if not targets and place:
+        raise ConfigError(f"--place {place!r}: no host of {' '.join(patterns)} has this in its place",
+                          hint="gpuadmin audit shows the places of the inventory")  # fmt: skip
     if not targets:
         raise ConfigError(f"--limit {session.options.limit}: leaves none of the hosts {' '.join(patterns)}")
     return targets
@@ -163,6 +186,8 @@ def _plan(session: Session, request: PowerRequest, decision: Decision, at: datet
             "people are told, and each node waits until nobody is on it, for a day at most; "
             "no other run can change the site meanwhile"
         )
+    if request.idle is not None and len(decision.hosts) < request.idle:
+        builder.warn(f"only {counted(len(decision.hosts), 'node')} of the {request.idle} that you want can go")
     if request.action == "shutdown" and decision.steps:
         builder.warn("gpuadmin power on switches on those that have a bmc; others by hand, storage first")
     return builder

@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-import jinja2
-
 from gpuadmin.common.usage import Bought, Usage
-from gpuadmin.content import content_path
-from gpuadmin.text import visible
+from gpuadmin.templates import load_report_template
 
 #: Marks a file that this verb wrote, and may write again.
 MARK = "<!-- made by gpuadmin usage -->\n"
@@ -28,15 +25,13 @@ def usage_page(
     now: datetime | None = None,
 ) -> str:
     """Given what `gpuadmin usage` shows, and of which days, return it as HTML. Hours."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(content_path("templates", "report")), undefined=jinja2.StrictUndefined,
-        autoescape=True, finalize=_seen,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters["hours"] = lambda value: f"{value:,.1f}"
-    environment.filters["ratio"] = lambda value: "—" if value is None else f"{value:.0%}"
+    template = load_report_template(
+        "usage.html.j2",
+        hours=lambda value: f"{value:,.1f}",
+        ratio=lambda value: "—" if value is None else f"{value:.0%}",
+    )
     longest = max((row.held for row in rows), default=0.0)
-    text = environment.get_template("usage.html.j2").render(
+    text = template.render(
         cluster=cluster, kind=kind, period=period, rows=rows, everything=everything, words=whole.words(),
         queued=everything.allocated > 0 and kind in ("user", "account"),
         when=(now or datetime.now().astimezone()).strftime("%Y-%m-%d %H:%M"), wide=_WIDE, left_out=len(rows[_MOST:]),
@@ -44,11 +39,6 @@ def usage_page(
         bars=[(row, _parts(row.active, row.idle, row.held - row.measured, longest)) for row in rows[:_MOST]],
     )  # fmt: skip
     return text.replace("\n", f"\n{MARK}", 1)
-
-
-def _seen(value: object) -> object:
-    """A text with all that is in it to be seen; what a template made is markup already."""
-    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _parts(used: float, idle: float, unknown: float, of: float) -> list[dict[str, Any]]:

@@ -1,11 +1,13 @@
 """audit: boxes, what moved, who has power, what others can read; and the record."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from gpuadmin.auditing.hardware import FILE, load
+from gpuadmin.auditing.hardware import FILE, load, save
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import KEY, NOBODY, Ansible, Cli, ansible
 
@@ -168,3 +170,25 @@ def test_admins_that_a_site_cannot_have(ansible: Ansible, cli: Cli, admins: str,
     code, _, err = cli("audit")
     assert code == 2
     assert words in err
+
+
+def test_labels_show_what_is_recorded_as_text_and_ask_no_host(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
+    assert ansible.site is not None
+    hosts = ansible.site / "inventory/hosts.yml"
+    tree = yaml.safe_load(hosts.read_text())
+    tree["all"]["children"]["gpu"]["hosts"]["node1"] = {"place": "rack <b>2"}
+    hosts.write_text(yaml.safe_dump(tree))
+    save(ansible.site, {"node1": {"chassis": {"ABC<1>\x1b": "Box"}}})
+    page = tmp_path / "labels.html"
+    code, out, err = cli("audit", "--labels", str(page), "node1", "node2")
+    assert (code, out.strip(), ansible.asked) == (0, str(page), []), err
+    assert "no serial number of node2: gpuadmin audit --record" in err
+    text = page.read_text()
+    assert "rack &lt;b&gt;2" in text
+    assert "S/N ABC&lt;1&gt;\\x1b" in text
+    assert "storage1" not in text
+    assert cli("audit", "--labels", str(page))[0] == 0  # its own page is written again
+    page.write_text("mine")
+    assert cli("audit", "--labels", str(page))[0] == 2
+    assert page.read_text() == "mine"
+    assert cli("audit", "--labels", str(page), "--record")[0] == 2

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gpuadmin.actions.shared import power as action
 from gpuadmin.actions.shared.queue import mark_of
@@ -249,6 +250,33 @@ def test_who_is_left_out(cluster: Cluster, cli: Cli) -> None:
     assert code == 0
     assert cluster.order == [("node2", "switch")]
     assert "node1 is left out: in use by minji" in out
+
+
+def test_idle_nodes_go_in_turn(cluster: Cluster, cli: Cli) -> None:
+    for host in ("node1", "node2", "node1"):
+        cluster.asked.clear()
+        assert cli("shutdown", "all", "--idle", "1", "--check")[0] == 0  # is nobody's turn
+        cluster.asked.clear()
+        assert cli("shutdown", "all", "--idle", "1", "--yes")[0] == 0
+        assert cluster.order == [(host, "switch")]
+    cluster.asked.clear()
+    cluster.reports["node2"]["people"] = ["minji"]
+    code, out, _ = cli("shutdown", "gpu", "--idle", "2", "--yes")
+    assert (code, cluster.order) == (0, [("node1", "switch")])
+    assert "only 1 node of the 2 that you want can go" in out
+    assert "node2 is left out: in use by minji" in out
+    assert cli("shutdown", "gpu", "--idle", "1", "--force", "--yes")[0] == 2
+
+
+def test_a_place_alone(cluster: Cluster, cli: Cli, tmp_path: Path) -> None:
+    hosts = tmp_path / "site/inventory/hosts.yml"
+    tree = yaml.safe_load(hosts.read_text())
+    tree["all"]["children"]["gpu"]["hosts"]["node2"] = {"place": "room 301, rack 2"}
+    hosts.write_text(yaml.safe_dump(tree))
+    assert cli("shutdown", "gpu", "--place", "room 301", "--yes")[0] == 0
+    assert cluster.order == [("node2", "switch")]
+    code, _, err = cli("shutdown", "gpu", "--place", "room 30x", "--yes")
+    assert (code, "no host of gpu has this in its place" in err) == (2, True), err
 
 
 def test_a_host_that_could_not_be_looked_at_is_not_called_off(cluster: Cluster, cli: Cli) -> None:

@@ -306,9 +306,11 @@ def test_notebooks_are_on_nodes_of_the_queue() -> None:
 
 
 @pytest.mark.holds("code-server has no port, since it asks for no password")
+@pytest.mark.holds("code-server leads to no port of the node, on which anybody may listen")
 def test_notebooks_with_code_server() -> None:
     found = of("gpu1", slurm={}, notebooks={"code_server": "/usr/bin/code-server"})
     assert found["notebooks_packages"][-1].startswith("jupyter-server-proxy==")
     (server,) = found["notebooks_jupyter"]["ServerProxy"]["servers"].values()
     assert server["unix_socket"] is True
     assert server["command"][:5] == ["/usr/bin/code-server", "--socket", "{unix_socket}", "--auth", "none"]
+    assert "--disable-proxy" in server["command"]
