@@ -61,6 +61,7 @@ REPORTS: Mapping[str, Any] = {
     "switch": images.Spent,
     "layout": dict[str, Any],
     "power": hosts.Power,
+    "former_homes": hosts.FormerHomes,
     "bmcs": dict[str, hosts.Supply],
     "gpus": gpus.Gpus,
     "grants": gpus.Grants,

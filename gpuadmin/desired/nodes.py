@@ -21,7 +21,7 @@ _EPOCH = date(1970, 1, 1)
 def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `node_state`. `person`: whom to diagnose (name, uid); empty: only the host."""
     site = cluster.plain
-    homes, copies = site["homes"], site["backups"]["copies"]
+    homes, copies = site["homes"], cluster.backups(host)
     docker = cluster.docker_data(host)
     disks = [
         *cluster.storage(host, [{"name": "homes", "path": homes["export"]}], []),
@@ -105,7 +105,7 @@ def _aside(cluster: Cluster, host: Host) -> list[str]:
         *cluster.storage(host, [*stored, cluster.archive], []),
         *cluster.storage(host, [one["path"] for one in shares(cluster) if not one["backup"]], []),
         *(one["where"] for one in mounts(cluster, host)["wanted"]),
-        *([site["backups"]["copies"]] if "backup" in host.groups else []),
+        *([cluster.backups(host)] if "backup" in host.groups else []),
     ]
 
 

@@ -228,6 +228,7 @@ def test_slurm_is_told_what_its_oldest_release_knows(
         role = "slurm_node" if name == "slurmd" else "slurm_controller"
         unit = role_variables.rendered(role, f"{name}.service.j2", values)
         assert ("SLURM_SACK_KEY" in unit, "Wants=munge.service" in unit) == (oldest == "23.11", oldest != "23.11")
+        assert ("User=slurm\n" in unit) is (name == "slurmdbd"), "whom the database knows"
     assert f"AuthType={auth}\n" in role_variables.rendered("slurm_controller", "slurmdbd.conf.j2", controller)
 
 
