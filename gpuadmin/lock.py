@@ -6,19 +6,21 @@ import fcntl
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from gpuadmin.errors import GpuadminError, RefusedError
 from gpuadmin.who import who
 
+HANDED_ON = "GPUADMIN_LOCK"  # for a verb that a run waits for: the descriptor by which it has that run's lock
+
 
 @contextmanager
-def site_lock(runs: Path, verb: str) -> Iterator[bool]:
-    """Hold the site's lock. Yields False within a run that holds it already, and waits for this one: a window's.
+def site_lock(runs: Path, verb: str) -> Iterator[int | None]:
+    """Hold the site's lock, and yield its descriptor; None within a run that has handed it on, and waits for this one:
+    a window's. When that one is killed, the descriptor holds the lock as long as this one goes on.
 
     Raises RefusedError naming who has it, since when, and for which verb.
     """
@@ -35,13 +37,12 @@ def site_lock(runs: Path, verb: str) -> Iterator[bool]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # guard: one run at a time changes a site
         except BlockingIOError:
-            held = _read(descriptor)
-            if held.get("pid") != os.getppid():  # guard: nobody but the verb of a window goes on beside its lock
+            if not _is_handed_on(descriptor):  # guard: nobody but the verb of a window goes on beside its lock
                 raise RefusedError(
-                    f"the site is locked: {_describe(held)}",
+                    f"the site is locked: {_holder(descriptor)}",
                     hint="wait for that run to end; its lock goes with it, there is no file to delete",
                 ) from None
-            yield False
+            yield None
             return
         holder = {
             "who": who(),
@@ -51,20 +52,24 @@ def site_lock(runs: Path, verb: str) -> Iterator[bool]:
         }
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder).encode(), 0)
-        yield True
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _read(descriptor: int) -> dict[str, Any]:
+def _is_handed_on(descriptor: int) -> bool:
     try:
-        return dict(json.loads(os.pread(descriptor, 4096, 0)))
-    except (ValueError, TypeError):
-        return {}
+        given = int(os.environ.get(HANDED_ON, ""))
+        if same := os.path.samestat(os.fstat(given), os.fstat(descriptor)):
+            fcntl.flock(given, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused, unless this very descriptor has the lock
+    except (OSError, ValueError):
+        return False
+    return same
 
 
-def _describe(holder: Mapping[str, Any]) -> str:
+def _holder(descriptor: int) -> str:
     try:
+        holder = json.loads(os.pread(descriptor, 4096, 0))
         since = datetime.fromisoformat(holder["since"]).astimezone()
         return f"{holder['who']} runs {holder['verb']} since {since:%Y-%m-%d %H:%M:%S} (process {holder['pid']})"
     except (ValueError, KeyError, TypeError):

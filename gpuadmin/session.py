@@ -68,7 +68,8 @@ class Session:
     run_id: str = field(default_factory=lambda: token_hex(8))  # hosts know by it what this very run has begun
     result: dict[str, Any] = field(default_factory=dict)  # what the document says of a verb that an error ends
     about: Path | None = None  # the site that its document names, where that is not the one that it runs on
-    history: SiteHistory | None = None  # the site's lock, where it has one for all machines
+    lock: int | None = None  # the descriptor that has the site's lock on this machine
+    history: SiteHistory | None = None  # the same, where it has one for all machines
     _plan: Plan | None = None
     _reached: str = NOTHING  # what an error can have left behind
     _saved: tuple[RegistryFile, Sequence[str]] | None = None
@@ -372,18 +373,18 @@ def opened(
     check = check or options.check or not changes
     with ExitStack() as stack:
         directory = directory or find_site(options.site)
-        ours = False
+        lock = None
         if exclusive and not check:
-            # guard: a verb that changes things holds the lock -> True
-            ours = stack.enter_context(site_lock(directory / "runs", verb))
+            # guard: a verb that changes things holds the lock -> 0
+            lock = stack.enter_context(site_lock(directory / "runs", verb))
         with slow(f"reading the site {directory}"):
             site = load_site(str(directory))
             if exclusive and changes:
                 but = [user.name for user in site.registry.registry.users] if forget is None else forget
                 found = recall(directory).contradictions(site.registry.registry, but=but)
                 refuse_contradictions(found, "users.yml")
-        session = Session(verb, options, site, check, make_console(json=options.json))
-        if ours:
+        session = Session(verb, options, site, check, make_console(json=options.json), lock=lock)
+        if lock is not None:
             session.history = _locked_everywhere(session, stack)
         try:
             yield session

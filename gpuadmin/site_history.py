@@ -75,6 +75,11 @@ class SiteHistory:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._complaint, start_new_session=True,
         )  # fmt: skip
 
+    def fileno(self) -> int:
+        """The descriptor that keeps the ssh, and with it the lock."""
+        assert self._ssh.stdin is not None
+        return self._ssh.stdin.fileno()
+
     def ask(self, do: str, **asked: Any) -> Mapping[str, Any]:
         """Send a request and return its answer. Raises UnreachableError, also for a problem over there."""
         late = threading.Timer(SECONDS, self._ssh.kill)
@@ -159,20 +164,22 @@ class SiteHistory:
     def exchange(self) -> None:
         """Fetch the records that this machine lacks, and send those that are here alone."""
         runs, keep = self._site.runs, self._site.settings.runs.keep
-        answer, here = self.ask("list", newest=keep), records.shared_files(runs)
-        try:
-            there = {one: {*names} for one, names in answer["records"].items() if records.is_id(one)}
-            for identity in sorted({*there, *here}, reverse=True)[:keep]:
-                mine, theirs = here.get(identity, set()), there.get(identity, set())
+        answer, here, odd = self.ask("list", newest=keep).get("records"), records.shared_files(runs), ""
+        there = {one: names for one, names in answer.items() if records.is_id(one)} if isinstance(answer, dict) else {}
+        for identity in sorted({*there, *here}, reverse=True)[:keep]:
+            try:
+                mine, theirs = here.get(identity, set()), {*there.get(identity, ())}
                 if theirs - mine:
                     records.receive(runs, identity, self.ask("get", id=identity)["files"])
                 if mine - theirs and not records.goes_on(runs / identity):
                     self.keep(identity)
-        # guard: a record that is odd does not keep the lock from anybody
-        except (UnreachableError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            if self._ssh.poll() is not None:  # the lock went with it
-                raise UnreachableError(f"{self._name}: {self._why()}") from None
-            echo(f"Note: {one_line(f'the records of other machines: {error}')}", err=True)
+            # guard: a record that is odd does not keep the lock, or another record, from anybody
+            except (UnreachableError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+                if self._ssh.poll() is not None:  # the lock went with it
+                    raise UnreachableError(f"{self._name}: {self._why()}") from None
+                odd = one_line(f"the records of other machines: {error}")
+        if odd:
+            echo(f"Note: {odd}", err=True)
 
 
 def describe_person(run: Mapping[str, Any]) -> str:

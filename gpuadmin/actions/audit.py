@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from gpuadmin.actions.shared.labels import write_labels
 from gpuadmin.actions.shared.now import plain_table
 from gpuadmin.actions.shared.privileges import Seen as Privileges
 from gpuadmin.actions.shared.privileges import declared
@@ -65,8 +67,12 @@ class _Found:
         }
 
 
-def audit(options: Options, patterns: Sequence[str], *, record: bool) -> int:
-    """Look at the hosts, and with `record` write what is where. Returns the exit code: 6 where something was found."""
+def audit(options: Options, patterns: Sequence[str], *, record: bool, labels: Path | None = None) -> int:
+    """Look at the hosts, and with `record` write what is where; or write `labels` for them. Returns the exit code: 6
+    where something was found.
+    """
+    if labels is not None:
+        return write_labels(options, patterns, labels)
     with opened("audit", options, changes=record) as session:
         asked = _hosts(session, patterns)
         recorded = load(session.site.directory)

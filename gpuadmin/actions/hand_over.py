@@ -10,17 +10,19 @@ from typing import Any
 
 from cryptography import x509
 
+from gpuadmin.actions.power import PASSWORD_VARIABLE as BMC_PASSWORD
 from gpuadmin.actions.shared.images import signing_key
 from gpuadmin.actions.shared.metrics import SECRET, read_metrics_secret
 from gpuadmin.actions.shared.privileges import Seen as Privileges
 from gpuadmin.actions.shared.privileges import declared
-from gpuadmin.common.text import counted, listed
+from gpuadmin.common.text import counted, listed, the_page
 from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.known_hosts import known_as, pinned_keys, read_known_hosts
 from gpuadmin.config.load import Site
 from gpuadmin.config.private_key import key_files
 from gpuadmin.console import echo
+from gpuadmin.desired.nodes import find_bmc
 from gpuadmin.display import styled
 from gpuadmin.errors import ConfigError, ExitCode
 from gpuadmin.handover.items import IN_ORDER, MISSING, UNKNOWN, YOURS, Item
@@ -30,7 +32,7 @@ from gpuadmin.mail.smtp import PASSWORD_VARIABLE, read_password
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.reading import expanded, read_limited, read_text
+from gpuadmin.reading import expanded, read_limited, read_secret, read_text
 from gpuadmin.records import list_runs
 from gpuadmin.session import Session, opened
 
@@ -144,6 +146,14 @@ def _kept(site: Site) -> Iterator[tuple[str, str, str, str, Any, Item]]:
         lambda: None if mail is None or not (found := read_password(mail)) else found.encode() + b"\n",
         Item("SMTP password", where, IN_ORDER, "the site logs in to no mail server"),
     )  # fmt: skip
+    bmcs = [bmc for one in site.inventory.hosts if (bmc := find_bmc(settings, one)) is not None]
+    for number, name in enumerate(dict.fromkeys(bmc.password_file for bmc in bmcs if bmc.kind != "wol")):
+        where = name or BMC_PASSWORD
+        yield (
+            "BMCs' password", f"bmc_password{number or ''}", "a file that bmc.password_file names", where,
+            lambda name=name: (found := read_secret(BMC_PASSWORD, name, "bmc.password_file")) and f"{found}\n".encode(),
+            Item("BMCs' password", where, MISSING, "bmc.password_file names no file", the_page("power")),
+        )  # fmt: skip
     web = settings.metrics.dashboard
     if web.key is not None:
         file = expanded(web.key)

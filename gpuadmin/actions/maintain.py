@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
-from pathlib import Path
 from subprocess import Popen
 
 from gpuadmin.actions.announce import Announcing, announce, list_announcements, remove, take_back
@@ -17,10 +17,12 @@ from gpuadmin.actions.shared.windows import release
 from gpuadmin.announcements import Announcement, Announcements, Window
 from gpuadmin.config.fields import plain_text
 from gpuadmin.errors import ConfigError, ExitCode, RefusedError
+from gpuadmin.lock import HANDED_ON
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.session import opened
+from gpuadmin.session import Session, opened
+from gpuadmin.site_history import find_keeper
 
 __all__ = ["begin_due", "begin_window", "list_announcements", "maintain", "take_back"]
 
@@ -87,13 +89,16 @@ def begin_window(options: Options, name: str, *, again: bool = True) -> int:
             raise RefusedError(f"the window is {times}", hint=_ways(one))
         if not again:
             _refuse_begun(record, one)
+            alone = session.lock is not None and session.history is None and find_keeper(session.site) is not None
+            if alone:  # guard: no window begins by itself where nobody says what other machines did of it
+                raise RefusedError("the storage host does not say what other machines did of it", hint=_ways(one))
         builder = PlanBuilder(one.beginning)
         builder.add("site", window.command or "it is over")
         session.planned(builder.build())
         begun = session.begun()
         if session.history is not None:
             session.history.keep(begun.id)  # guard: a window whose beginning nobody else can read is not begun
-        code = _run(window.verb, options, session.site.directory) if window.verb else 0
+        code = _run(window.verb, session) if window.verb else 0
         if code:  # guard: a window stays where its verb fails
             return finish(session, code, {"id": one.id})
         held = release(session, one)
@@ -104,11 +109,15 @@ def begin_window(options: Options, name: str, *, again: bool = True) -> int:
         return report(session, remove(session, record, one, nodes, dashboard=True), {"id": one.id, "over": over})
 
 
-def _run(verb: Sequence[str], options: Options, site: Path) -> int:
+def _run(verb: Sequence[str], session: Session) -> int:
     """Run a verb of gpuadmin within this run's lock. Returns its exit code."""
+    options, site, history = session.options, str(session.site.directory), session.history
     agreed = ["--check"] if options.check else ["--yes"] if options.yes else []
-    command = [sys.executable, "-P", "-m", "gpuadmin", verb[0], "--site", str(site), *agreed, *verb[1:]]
-    with Popen(command, stdout=sys.stderr if options.json else None) as process:
+    command = [sys.executable, "-P", "-m", "gpuadmin", verb[0], "--site", site, *agreed, *verb[1:]]
+    # guard: a verb whose window was killed keeps the site's lock, here and on the storage host -> []
+    handed = [one for one in (session.lock, history.fileno() if history else None) if one is not None]
+    environment = {**os.environ, HANDED_ON: str(session.lock)}
+    with Popen(command, stdout=sys.stderr if options.json else None, pass_fds=handed, env=environment) as process:
         while True:
             with suppress(KeyboardInterrupt):  # it has that, too, and ends what it does
                 return process.wait()

@@ -19,7 +19,7 @@ from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.power import Decision, Target
 from gpuadmin.reading import read_secret
-from gpuadmin.results import HostResult, RunResult
+from gpuadmin.results import HostResult, RunResult, with_all
 from gpuadmin.session import Session, opened
 
 PASSWORD_VARIABLE = "GPUADMIN_BMC_PASSWORD"
@@ -30,12 +30,14 @@ UNSAID = {"state": "unknown", "answers": True, "problem": "the host that was to 
 
 @dataclass(frozen=True)
 class Bmcs:
-    """The BMCs of the hosts that are meant. `order`: what the host `asker` is told of each; `seen`: what it found."""
+    """The BMCs of the hosts that are meant. `order`: what the host `asker` is told of each; `seen`: what it found.
+    `answering`: whether who is to be cut off is so also where they answer by then."""
 
     session: Session
     order: Mapping[str, Mapping[str, Any]]
     asker: str = ""
     seen: Mapping[str, Any] = field(default_factory=dict)
+    answering: bool = False
 
     def by(self, name: str) -> str:
         one = self.order[name]
@@ -47,6 +49,7 @@ class Bmcs:
         given = {
             "gpuadmin_power_tasks": "bmcs", "gpuadmin_bmcs": [self.order[name] for name in names],
             "gpuadmin_bmc_switch": wanted, "gpuadmin_bmc_hard": [*hard], "gpuadmin_bmc_seconds": SECONDS.get(wanted, 0),
+            "gpuadmin_bmc_answering": self.answering,
         }  # fmt: skip
         doing = f"Waiting until they are {wanted}: {listed(names)}" if wanted else "Asking BMCs"
         check = self.session.check or not wanted
@@ -68,7 +71,7 @@ def power(options: Options, action: str, patterns: Sequence[str], *, hard: bool,
     """Show whether hosts are on, or switch them. Returns the exit code."""
     with opened("power", options, changes=action != "status") as session:
         targets, order = _find(session, patterns)
-        bmcs = _ask(session, order, () if action == "status" else order)
+        bmcs = replace(_ask(session, order, () if action == "status" else order), answering=hard)
         if action == "status":
             run = RunResult({name: HostResult("failed" if one["problem"] else "ok") for name, one in bmcs.seen.items()})
             return report(session, run, {"asked_from": bmcs.asker, "hosts": bmcs.seen}, show=lambda: _show(bmcs))
@@ -96,10 +99,13 @@ def power(options: Options, action: str, patterns: Sequence[str], *, hard: bool,
         session.confirm()  # guard: nothing is switched from afar that was not confirmed
         run, gone = go(session, request, queue, decision)
         queue.left(run)
-        run = run.then(bmcs.switch("off", [*sorted(gone), *cut], cut))
+        if run.code:  # guard: no host is cut off after a step that did not succeed
+            run, cut = with_all(run, cut), []
+        run = run.then(bmcs.switch("off", [] if run.interrupted else [*sorted(gone), *cut], cut))
         off = {*gone, *cut, *(name for name, one in bmcs.seen.items() if one["state"] != "on")} - {*run.bad}
         for names in steps:
-            if action != "on" or not run.code:  # guard: nodes stay off where the storage host does not come
+            # guard: nodes stay off where the storage host does not come, or somebody interrupts -> True
+            if not run.interrupted and (action != "on" or not run.code):
                 run = run.then(bmcs.switch("on", [name for name in names if name in off]))
         if steps and not session.check:
             away(session, [*run.hosts]).resume([name for name, found in run.hosts.items() if not found.bad])
@@ -121,9 +127,12 @@ def _find(session: Session, patterns: Sequence[str]) -> tuple[list[Target], dict
             needs = {"address": bmc.address, "user": bmc.user, f"password_file (or {PASSWORD_VARIABLE})": password}
         if lacks := [name for name, value in needs.items() if not value]:
             raise ConfigError(f"{one.name}: its bmc has no {' and no '.join(lacks)}", hint=f"see {the_page('power')}")
-        port = hosts[one.name].port if one.address == hosts[one.name].address else 22
-        given = {"name": one.name, "host": one.address, "ssh": port, "macs": macs, "password": password or ""}
-        order[one.name] = given | {"user": bmc.user or "", **bmc.model_dump(include={"kind", "address", "key"})}
+        port = hosts[one.name].port
+        # guard: a host whose sshd has another port on the cluster's network is not taken for a hung one -> 0
+        also = 22 if one.address != hosts[one.name].address and port != 22 else 0
+        given = {"name": one.name, "host": one.address, "ssh": port, "also": also, "macs": macs}
+        given |= {"user": bmc.user or "", "password": password or ""}
+        order[one.name] = given | bmc.model_dump(include={"kind", "address", "key"})
     if not order:
         names = listed([one.name for one in named])
         raise ConfigError(f"no bmc in the inventory: {names}", hint=f"see {the_page('power')}")

@@ -64,6 +64,7 @@ REPORTS: Mapping[str, Any] = {
     "machine": installs.Machine,
     "made": installs.Made,
     "power": hosts.Power,
+    "former_homes": hosts.FormerHomes,
     "bmcs": dict[str, hosts.Supply],
     "gpus": gpus.Gpus,
     "grants": gpus.Grants,

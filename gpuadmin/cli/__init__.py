@@ -92,6 +92,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "list-backups": "Show backups and whose homes are in them.",
         "verify-backup": "Read a backup and compare it with its manifests.",
         "restore-home": "Bring a home, or a part of it, back.",
+        "promote": "Serve homes from the second copies: the storage host is dead.",
         "clear-leftovers": "Move what a wipe could not delete to the attic.",
     },
     "Images": {

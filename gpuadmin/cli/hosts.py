@@ -236,15 +236,11 @@ def audit(hosts: tuple[str, ...], record: bool, labels: Path | None, options: Op
     Exit code 0: nothing found; 6: something was; 3: some host failed, or nothing was found and a part could not be
     looked at; 4: some host did not answer.
     """
-    if labels is not None:
-        if record:
-            raise click.UsageError("--labels asks no host, so there is nothing to --record: one after the other")
-        from gpuadmin.actions.labels import write_labels
-
-        return write_labels(options.site, hosts, labels, as_json=options.json)
+    if labels is not None and record:
+        raise click.UsageError("--labels asks no host, so there is nothing to --record: one after the other")
     from gpuadmin.actions.audit import audit
 
-    return audit(options, hosts, record=record)
+    return audit(options, hosts, record=record, labels=labels)
 
 
 @click.command("hand-over")
@@ -417,14 +413,14 @@ def reboot(hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool,
 
 @click.command("shutdown")
 @power_options
-@click.option(
-    "--idle", type=click.IntRange(min=1), metavar="N", help="Only N nodes, of those that nobody is on, in turn."
-)
-@click.option("--place", default="", metavar="TEXT", help="Only hosts whose place in the inventory has this in it.")
+@click.option("--idle", type=click.IntRange(min=1), metavar="N",
+              help="Only N nodes, of those that nobody is on, in turn.")  # fmt: skip
+@click.option("--place", metavar="TEXT", help="Only hosts whose place in the inventory has this in it.")
 @run_options()
 def shutdown(
-    hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool, idle: int | None, place: str, options: Options
-) -> int:
+    hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool, idle: int | None, place: str | None,
+    options: Options,
+) -> int:  # fmt: skip
     """Switch hosts off: nodes first, and storage only when nobody mounts it. People are told first.
 
     A node with people on it is left out, unless you say how long they get. `gpuadmin power on` switches on those

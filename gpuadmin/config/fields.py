@@ -86,7 +86,7 @@ def group_name(value: str) -> str:
 
 
 def _name(value: str, reserved: str, wanted: str) -> str:
-    if value in RESERVED_NAMES or value.startswith("systemd-"):
+    if value in RESERVED_NAMES or value.startswith(("systemd-", "gpuadmin-")):
         raise ValueError(f"'{value}' is {reserved}; choose another")
     if not USER_NAME.fullmatch(value):  # guard: a name is a plain one
         raise ValueError(f"{value!r} is not {wanted}: 1 to 32 of a-z, 0-9, '_' and '-', first a letter or '_'")

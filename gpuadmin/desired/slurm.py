@@ -123,7 +123,9 @@ def _configure_jupyter(code_server: str) -> dict[str, Any]:
     """What people's JupyterLab is told of code-server: it runs as they do, on a socket that they alone reach."""
     # guard: code-server has no port, since it asks for no password -> "{port}"
     socket = ["--socket", "{unix_socket}"]
-    command = [code_server, *socket, "--auth", "none", "--disable-telemetry", "--disable-update-check"]
+    # guard: code-server leads to no port of the node, on which anybody may listen -> []
+    ports = ["--disable-proxy"]
+    command = [code_server, *socket, "--auth", "none", *ports, "--disable-telemetry", "--disable-update-check"]
     one = {"command": command, "unix_socket": True, "timeout": 60, "launcher_entry": {"title": "VS Code"}}
     return {"ServerProxy": {"servers": {"code": one}}}
 

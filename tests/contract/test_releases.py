@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.plugins.filter.mathstuff import FilterModule
 from jinja2.nativetypes import NativeEnvironment
 
 from gpuadmin.lab.releases import RELEASES
@@ -39,6 +40,28 @@ def test_a_light_host_has_the_packages_of_docker(number: str) -> None:
 def test_ubuntus_docker_has_its_client_inside() -> None:
     assert "docker-cli" not in docker_packages("ubuntu", "noble")
     assert "polkitd" in docker_packages("ubuntu", "jammy")
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted", "fine"),
+    [
+        (["docker.io"], ["docker.io"], True), ([], ["docker-ce"], True), (["docker-ce"], ["docker-ce"], True),
+        (["bash", "docker-ce"], ["docker.io"], False), (["docker.io"], ["docker-ce"], False),
+        (["docker.io"], ["of-the-site"], False), (["bash"], ["of-the-site"], True),
+    ],
+)  # fmt: skip
+def test_another_docker_is_in_the_way(installed: list[str], wanted: list[str], fine: bool) -> None:
+    entries = yaml.safe_load((ROOT / "roles/rootless_docker/meta/preflight.yml").read_text(encoding="utf-8"))
+    (entry,) = [one for one in entries["obstacles"] if "in its place" in one["say"]]
+    names = yaml.safe_load((ROOT / "roles/rootless_docker/vars/main.yml").read_text(encoding="utf-8"))
+    given = {"_rootless_docker_engines": names["_rootless_docker_engines"], "_rootless_docker_wanted": wanted}
+    environment = NativeEnvironment()
+    environment.filters |= FilterModule().filters()
+    facts = {"gpuadmin": {"packages": installed}}
+    assert environment.compile_expression(entry["that"])(ansible_facts=facts, **given) is fine
+    assert f"the site wants {wanted[0]} in" in environment.from_string(entry["say"]).render(
+        ansible_facts=facts, **given
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,17 @@ def refreshed(cluster: Cluster) -> list[str]:
     return fake_driver.refreshed(cluster, "node1")
 
 
+def knows_no_names(cluster: Cluster) -> bool:
+    """Whether the node has a Docker before 25: the toolkit's own runtime is a stand-in there, and NVIDIA's nowhere."""
+    return int(cluster.person("minji", "node1", "docker version -f '{{.Server.Version}}'").partition(".")[0]) < 25
+
+
 def asked(cluster: Cluster, device: str) -> list[str]:
     """The device files of GPUs in a container that minji starts with this device; nothing where it does not start."""
-    run = f"docker run --rm --device nvidia.com/gpu={device} tiny /bin/sh -c"
+    named = f"--device nvidia.com/gpu={device}"
+    if knows_no_names(cluster):
+        named = f"--runtime nvidia -e NVIDIA_VISIBLE_DEVICES=nvidia.com/gpu={device}"
+    run = f"docker run --rm {named} tiny /bin/sh -c"
     done = cluster.ssh("minji", "node1", f'{run} "echo /dev/nvidia*; echo x > /dev/nvidiactl" 2>&1')
     if done.returncode == 0:
         return done.stdout.split()
@@ -36,6 +44,8 @@ def test_a_container_gets_gpus_by_name(minji: Cluster) -> None:
     assert (first["uuid"], [part["uuid"] for part in divided["mig_devices"]]) == (FIRST, [MIG])
     common = ["/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]
     minji.person("minji", "node1", MAKE_IMAGE)
+    if knows_no_names(minji):  # it learns of the runtime when it starts
+        minji.person("minji", "node1", "systemctl --user restart docker")
     # her daemon runs already when the GPUs get their names
     assert asked(minji, "0") == []
     assert refreshed(minji) == ["0", "1:0", FIRST, MIG, "all"]

@@ -107,6 +107,8 @@ def power(cluster: Cluster) -> dict[str, object]:
     return {name: seen[name] for name in ("state", "answers", "problem")}
 
 
+# slow: what it asks is asked of real simulators in tests/unit/node/bmcs as well
+@pytest.mark.slow
 @pytest.mark.story("power")
 def test_a_hung_node_comes_back(cluster: Cluster, tmp_path: Path) -> None:
     with with_bmc(cluster, tmp_path):

@@ -140,6 +140,7 @@ def _archive() -> bytes:
             files[f"usr/bin/{name}"] = Path(real)
     files["usr/bin/nvidia-smi"] = fake_nvml.HERE / "nvidia-smi"
     files.setdefault("usr/bin/nvidia-ctk", fake_nvml.HERE / "nvidia-ctk")
+    files["usr/bin/nvidia-container-runtime"] = fake_nvml.HERE / "nvidia-container-runtime"
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz") as tar:
         for name, path in files.items():

@@ -291,6 +291,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "list-backups": (),
     "verify-backup": ("--check",),
     "restore-home": ("minji", "--check"),
+    "promote": ("node2", "--check"),
     "clear-leftovers": ("--check",),
     "prepare-root": ("--check",),
     "build-image": ("2027-01", "--check"),

@@ -12,7 +12,7 @@ import pytest
 
 from gpuadmin.actions.runs import runs as show_all
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
-from gpuadmin.lock import site_lock
+from gpuadmin.lock import HANDED_ON, site_lock
 from gpuadmin.records import Record, list_runs, moment, prune_runs, receive, show_run
 from gpuadmin.terminal import SafeConsole
 
@@ -53,21 +53,32 @@ def test_the_second_is_told_who_holds_the_lock_and_since_when(tmp_path: Path) ->
     assert caught.value.exit_code == 5
 
 
+TRIES = (
+    "import pathlib, sys; from gpuadmin.lock import site_lock\n"
+    "with site_lock(pathlib.Path(sys.argv[1]), 'reboot'): pass"
+)
+
+
 @pytest.mark.holds("nobody but the verb of a window goes on beside its lock")
-def test_the_verb_that_a_run_waits_for_goes_on_within_its_lock(tmp_path: Path) -> None:
-    code = (
-        "import pathlib, sys; from gpuadmin.lock import site_lock\n"
-        "with site_lock(pathlib.Path(sys.argv[1]), 'reboot') as ours: print(ours)"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    with site_lock(tmp_path, "maintain") as ours:
-        assert ours
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        other = subprocess.run(
-            ["sh", "-c", '"$@"; exit $?', "sh", *command], capture_output=True, text=True, check=False
+@pytest.mark.parametrize(
+    ("handed", "number"),
+    [
+        (False, "{lock}"),  # a child of the run that has it, or in another container of one with the same number
+        (True, "0"),
+        (False, "none"),
+        (True, "{other}"),  # the file, opened once more
+    ],
+)
+def test_nobody_goes_on_beside_a_lock_that_was_not_handed_on(tmp_path: Path, handed: bool, number: str) -> None:
+    with site_lock(tmp_path, "maintain") as lock, (tmp_path / ".lock").open() as file:
+        assert lock is not None
+        given = {**os.environ, HANDED_ON: number.format(lock=lock, other=file.fileno())}
+        passed = [file.fileno()] if handed else []
+        command = [sys.executable, "-c", TRIES, str(tmp_path)]
+        done = subprocess.run(
+            command, env=given, pass_fds=passed, capture_output=True, text=True, check=False, input=""
         )
-    assert done.stdout == "False\n"
-    assert "RefusedError: the site is locked" in other.stderr
+    assert "RefusedError: the site is locked" in done.stderr
 
 
 def test_a_killed_run_leaves_no_lock(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.memory import recall
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.errors import ExitCode, RefusedError
-from gpuadmin.lock import site_lock
+from gpuadmin.lock import HANDED_ON, site_lock
 from gpuadmin.options import Options
 from gpuadmin.records import Record
 from gpuadmin.results import HostResult, RunResult
@@ -373,6 +373,22 @@ def test_how_a_verb_opens_the_site(ansible: Ansible, kind: str) -> None:
     assert ("minji" in str(found())) == held
     given["forget"] = ["minji"]
     assert found() is check
+
+
+def test_who_has_no_lock_here_asks_for_none_elsewhere(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The storage host keeps it for the window that waits for this verb, and for whoever changes something."""
+    asked: list[str] = []
+    (ansible.site / "gpuadmin.yml").write_text("name: test\nruns: {shared: true}\n")
+    monkeypatch.setattr("gpuadmin.session._locked_everywhere", lambda session, stack: asked.append(session.verb))
+    with opened("status", Options(), changes=False), opened("sync-users", Options(check=True)):
+        pass
+    with site_lock(ansible.site / "runs", "maintain") as lock:
+        monkeypatch.setenv(HANDED_ON, str(lock))
+        with opened("reboot", Options(yes=True)) as session:
+            assert (session.lock, session.check) == (None, False)
+    with opened("provision", Options(yes=True)) as session:
+        assert session.lock is not None
+    assert asked == ["provision"]
 
 
 def test_records_of_runs_are_kept_as_the_site_says(ansible: Ansible, cli: Cli) -> None:

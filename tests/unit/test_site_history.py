@@ -218,7 +218,7 @@ def test_what_another_machine_calls_a_record_is_no_path(
         records.receive(sites[0].runs, identity, {"run.json": "{}"})
 
 
-@pytest.mark.holds("a record that is odd does not keep the lock from anybody")
+@pytest.mark.holds("a record that is odd does not keep the lock, or another record, from anybody")
 @pytest.mark.parametrize(
     "answer", [{}, {"records": []}, {"records": {"20260101T000000-x-0000": 7}}, {"records": {"../x": ["run.json"]}}]
 )
@@ -256,10 +256,16 @@ def test_a_record_that_the_storage_host_does_not_give_keeps_the_lock_from_nobody
     sites: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     connect(sites[0]).close()
-    (tmp_path / "storage/.local/state/gpuadmin-site/runs/20260101T000000-add-user-0000/log.txt").mkdir(parents=True)
+    there = tmp_path / "storage/.local/state/gpuadmin-site/runs"
+    for name in ("20260101T000000-add-user-0000", "20260103T000000-add-user-0000"):
+        (there / name / "log.txt").mkdir(parents=True)
+    called_off = there / "20260102T000000-announce-0000"
+    called_off.mkdir()
+    (called_off / "run.json").write_text("{}")
     with opened("add-user", Options(site=str(sites[1].directory))) as run:
         assert run.history is not None
-    assert "the records of other machines: storage1: the site's history: " in capsys.readouterr().err
+    assert capsys.readouterr().err.count("the records of other machines: storage1: the site's history: ") == 1
+    assert (sites[1].runs / called_off.name / "run.json").exists(), "an older one is fetched all the same"
 
 
 @pytest.mark.holds("only who holds the lock says who has it")

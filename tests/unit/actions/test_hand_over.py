@@ -39,6 +39,11 @@ def site(ansible: Ansible, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     password.chmod(0o600)
     mail = f"mail: {{host: x.example.org, sender: a@example.org, user: kim, password_file: {password}}}\n"
     (site / "gpuadmin.yml").write_text((site / "gpuadmin.yml").read_text() + mail)
+    (tmp_path / "bmc").write_text("bmc-secret\n")
+    (tmp_path / "bmc").chmod(0o600)
+    bmcs = f"gpu: {{hosts: {{node1: {{bmc: {{address: 10.9.0.1, password_file: {tmp_path}/bmc}}}}}}}}\n"
+    (site / "inventory/bmcs.yml").write_text(bmcs)
+    monkeypatch.delenv("GPUADMIN_BMC_PASSWORD", raising=False)
     (tmp_path / "jiwon.pub").write_text(f"{KEY}\n")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/ssh").symlink_to("/usr/bin/ssh")
@@ -56,7 +61,7 @@ def items(cli: Cli, *words: str, code: int = 6) -> dict[tuple[str, str], str]:
 
 def test_the_list(site: Path, cli: Cli) -> None:
     found = items(cli)
-    for what in ("signing key", "metrics secret", "SMTP password"):
+    for what in ("signing key", "metrics secret", "SMTP password", "BMCs' password"):
         assert (what, "only yours") in found
     assert "all of it" not in str(found), "the site is in no repository"
     assert found["admins", "missing"].startswith("no admin is declared")
@@ -101,7 +106,7 @@ def test_the_bundle(site: Path, cli: Cli, tmp_path: Path) -> None:
     assert key_fingerprint(KEY.split()[1]) in err
     packed = (tmp_path / "bin/given").read_text()
     recorded = "".join(path.read_text() for path in (site / "runs").rglob("*") if path.is_file())
-    for secret in (SECRET, PASSWORD, SIGNING):
+    for secret in (SECRET, PASSWORD, SIGNING, "bmc-secret"):
         assert secret in packed
         assert secret not in out + err + recorded
     assert f"in order    metrics secret: {site}/metrics_secret: is in {bundle}" in out.replace("\n", "")

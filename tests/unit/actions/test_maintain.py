@@ -1,18 +1,25 @@
 """maintain: a window is announced, held by Slurm and by nodes, moved, called off, and begun."""
 
 import json
+import os
+import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gpuadmin import records
 from gpuadmin.announcements import Announcements
-from gpuadmin.errors import UnreachableError
+from gpuadmin.errors import RefusedError, UnreachableError
+from gpuadmin.lock import site_lock
 from gpuadmin.results import HostResult, RunResult
+from gpuadmin.site_history import NOT_YET
 from gpuadmin.who import who
 from tests.support.fake_ansible import Ansible, Cli, ansible
 
@@ -86,6 +93,8 @@ def test_it_is_moved_and_called_off(ansible: Ansible, cli: Cli) -> None:
     (old,) = shown(cli)
     later = ("--from", "2099-01-02 18:00", "--until", "2099-01-02 20:00")
     assert cli("maintain", "--move", old["id"], *TIMES, "--yes")[0] == 2, "it is at that time already"
+    assert cli("maintain", "--move", old["id"], *later, "--check")[0] == 0
+    assert shown(cli) == [old]
     code, _, err = cli("maintain", "--move", old["id"], *later, "--yes")
     assert code == 0, err
     (new,) = shown(cli)
@@ -103,6 +112,16 @@ def test_it_is_moved_and_called_off(ansible: Ansible, cli: Cli) -> None:
     assert "create" not in lines(ansible)[-1]
     assert shown(cli) == []
     assert [one.window is not None for one in Announcements.of(site)] == [True, True]
+
+
+@pytest.mark.holds("a window's verb names no node that nobody announced")
+@pytest.mark.parametrize("verb", [["reboot", "node2"], ["reboot", "all"], ["provision", "--limit=gpu"]], ids=" ".join)
+def test_a_verb_for_nodes_that_nobody_announced_is_refused(ansible: Ansible, cli: Cli, verb: list[str]) -> None:
+    prepare(ansible)
+    code, _, err = cli(*WINDOW, "--", *verb)
+    assert (code, "node2 would be in no window" in err, ansible.asked) == (2, True, []), err
+    out = cli(*WINDOW, "--", "push-image", "trixie")[1]
+    assert "gpuadmin push-image trixie names none of these nodes: it acts on all that it finds" in out
 
 
 @pytest.mark.holds("what runs in a window is what was asked for")
@@ -201,6 +220,54 @@ def test_its_verb_runs_at_its_time(ansible: Ansible, cli: Cli, verbs: Verbs, mon
     assert cli("maintain", "--begin", one["id"], "--yes")[0] == 2, "it is over"
 
 
+VERB = """
+import os, pathlib, sys, time
+from gpuadmin.lock import site_lock
+site = pathlib.Path(sys.argv[sys.argv.index("--site") + 1])
+with site_lock(site / "runs", "reboot") as lock:
+    (site / "verb").write_text(f"{os.getpid()} {lock}")
+    time.sleep(60)
+"""
+
+
+@pytest.mark.holds("a verb whose window was killed keeps the site's lock, here and on the storage host")
+def test_a_window_that_is_killed_leaves_the_lock_to_its_verb(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is short of memory kills a process; its verb goes on, and nobody else may begin."""
+    one, site = announced(ansible, cli, monkeypatch), Path(str(ansible.site))
+    read, write = os.pipe()  # the storage host's side ends, and with it the lock, when nobody has this open any more
+    history = SimpleNamespace(keep=lambda identity: None, hold=lambda verb: None, fileno=lambda: write)
+    monkeypatch.setattr("gpuadmin.session._locked_everywhere", lambda session, stack: history)
+    program = site / "python"
+    program.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {site}/verb.py "$@"\n')
+    program.chmod(0o755)
+    (site / "verb.py").write_text(VERB)
+    monkeypatch.setattr("gpuadmin.actions.maintain.sys.executable", str(program))
+    killed = os.fork()
+    if killed == 0:
+        cli("maintain", "--begin", one["id"], "--yes")
+        os._exit(1)
+    os.close(write)
+    for _ in range(300):
+        if (site / "verb").exists() and (site / "verb").read_text():
+            break
+        time.sleep(0.1)  # two interpreters start
+    number, lock = (site / "verb").read_text().split()
+    try:
+        os.kill(killed, signal.SIGKILL)
+        os.waitpid(killed, 0)
+        assert lock == "None"
+        with pytest.raises(RefusedError), site_lock(site / "runs", "provision"):
+            pass
+        os.set_blocking(read, False)
+        with pytest.raises(BlockingIOError):
+            os.read(read, 1)
+    finally:
+        os.kill(int(number), signal.SIGKILL)
+        os.close(read)
+
+
 @pytest.mark.holds("a window is not begun a second time by itself")
 def test_one_that_is_due_begins_by_itself(
     ansible: Ansible, cli: Cli, verbs: Verbs, monkeypatch: pytest.MonkeyPatch
@@ -231,6 +298,55 @@ def test_a_window_that_nobody_began_in_time(
     assert [ran[0] for ran in verbs.ran] == ["upgrade"]
     code, _, err = cli("maintain", "--due", "--yes")
     assert (code, f"window {one['id']} was not begun by 2099-01-01 20:00" in err) == (5, True)
+
+
+def test_what_is_told_again_somewhere_is_over_only_where_all_have_it(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that still shows a window has it; the records of all machines say so."""
+    one = announced(ansible, cli, monkeypatch, now=False)
+    code, out, _ = cli("maintain", "--cancel", one["id"], "--limit", "node2", "--yes", "--json")
+    assert (code, json.loads(out)["result"]["over"], shown(cli)) == (0, [], [one])
+    ansible.answer = RunResult({"node1": HostResult("failed", message="no")})
+    later = ("--from", "2099-01-02 18:00", "--until", "2099-01-02 20:00")
+    code, out, _ = cli("maintain", "--move", one["id"], *later, "--yes", "--json")
+    assert (code, json.loads(out)["result"].get("over"), one in shown(cli)) == (3, None, True)
+
+
+def test_what_is_left_alone_when_its_time_comes(
+    ansible: Ansible, cli: Cli, verbs: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window without a verb is somebody's work by hand, and goes on; one of another day is over."""
+    prepare(ansible, queue=False)
+    assert cli(*WINDOW)[0] == 0
+    (one,) = shown(cli)
+    monkeypatch.setattr(time, "time", lambda: one["begin"] + 1)
+    assert cli("maintain", "--due", "--yes")[0] == 0
+    assert shown(cli) == [one]
+    assert cli(*WINDOW[:-1], "node2", "--", "reboot", "node2")[0] == 0
+
+    class Later(date):
+        @classmethod
+        def today(cls) -> date:
+            return date(2099, 1, 3)
+
+    monkeypatch.setattr(time, "time", lambda: one["begin"] + 2 * 86400)
+    monkeypatch.setattr("gpuadmin.actions.maintain.date", Later)
+    assert cli("maintain", "--due", "--yes")[0] == 0, "it is not told for ever"
+    assert verbs.ran == []
+
+
+def test_a_window_whose_nodes_slurm_keeps_is_not_over(
+    ansible: Ansible, cli: Cli, verbs: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(ansible)
+    assert cli(*WINDOW)[0] == 0
+    (one,) = shown(cli)
+    monkeypatch.setattr(time, "time", lambda: one["begin"] + 1)
+    ansible.answer = RunResult({"storage1": HostResult("failed", message="no")})
+    assert cli("maintain", "--begin", one["id"], "--yes")[0] == 3
+    assert ansible.asked[-1].playbook == "run", "logins still show it"
+    assert states(cli) == [f"begun by {who()}: failed"]
 
 
 def other_machine(site: Path, run: dict[str, Any], result: dict[str, Any] | None) -> None:
@@ -286,6 +402,22 @@ def test_a_storage_host_that_is_lost_meanwhile(
     assert verbs.ran == []
 
 
+@pytest.mark.holds("no window begins by itself where nobody says what other machines did of it")
+def test_a_storage_host_that_lost_the_history(
+    ansible: Ansible, cli: Cli, verbs: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after it was installed again: any other run goes on and brings it back."""
+    announced(ansible, cli, monkeypatch)
+    (Path(str(ansible.site)) / "gpuadmin.yml").write_text("name: test\nruns: {shared: true}\n")
+
+    def lost(site: object, host: object) -> None:
+        raise UnreachableError(f"storage1: {NOT_YET}")
+
+    monkeypatch.setattr("gpuadmin.session.SiteHistory", lost)
+    code, _, err = cli("maintain", "--due", "--yes")
+    assert (code, "what other machines did" in err, verbs.ran) == (5, True, [])
+
+
 def test_a_site_without_a_queue(ansible: Ansible, cli: Cli) -> None:
     prepare(ansible, queue=False)
     code, out, err = cli(*WINDOW)
@@ -307,6 +439,7 @@ def test_a_site_without_a_queue(ansible: Ansible, cli: Cli) -> None:
         ((*TIMES, "--reason", "x", "storage1"), "this names no node"),
         ((*TIMES, "--reason", "x", "node1", "--", "rebot", "node1"), "rebot is no verb of gpuadmin"),
         ((*TIMES, "--reason", "x", "node1", "--", "reboot", "--idle", "node1"), "No such option '--idle'"),
+        ((*TIMES, "--reason", "x", "node1", "--", "check"), "No such option '--yes'"),  # nobody is there to agree
         ((*TIMES, "node1"), "HOSTS need --from, --until and --reason"),
         (TIMES, "which nodes?"),
         (("--cancel", "x", "--move", "y"), "one of them"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuadmin.actions.shared.queue import mark_of
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Cli
@@ -34,6 +36,7 @@ class Cluster:
         self.reports = {name: dict(FREE) for name in (*self.seen, "mon1")}
         self.did: list[str] = []
         self.asked: list[Invocation] = []
+        self.going: RunResult | None = None  # what becomes of hosts that go by themselves; None: they do
 
     def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
         given, hosts = invocation.variables, (invocation.limit or "").split(",")
@@ -53,7 +56,7 @@ class Cluster:
                               for name in hosts})  # fmt: skip
         if not invocation.check:
             self.did.append(f"shutdown {','.join(hosts)}")
-        return RunResult(found)
+        return self.going or RunResult(found)
 
 
 @pytest.fixture
@@ -81,6 +84,25 @@ def test_status(cluster: Cluster, cli: Cli) -> None:
     assert [one["password"] for one in asked.variables["gpuadmin_bmcs"]] == ["secret"] * 3
 
 
+@pytest.mark.holds("a host whose sshd has another port on the cluster's network is not taken for a hung one")
+@pytest.mark.parametrize(
+    ("variables", "ports"),
+    [
+        ("ansible_host: 127.0.0.1, ansible_port: 2222, gpuadmin_address: 10.0.0.7", (2222, 22)),
+        ("ansible_host: 127.0.0.1, ansible_port: 22, gpuadmin_address: 10.0.0.7", (22, 0)),
+        ("ansible_host: 127.0.0.1, ansible_port: 2222", (2222, 0)),
+    ],
+)
+def test_where_a_host_is_looked_for(
+    cluster: Cluster, cli: Cli, tmp_path: Path, variables: str, ports: tuple[int, int]
+) -> None:
+    """The port may be of a forward, and the host's own 22; or sshd's own everywhere."""
+    (tmp_path / "site/inventory/own.yml").write_text(f"gpu: {{hosts: {{node1: {{{variables}}}}}}}\n")
+    assert cli("power", "status", "node1")[0] == 0
+    (asked,) = cluster.asked[-1].variables["gpuadmin_bmcs"]
+    assert (asked["ssh"], asked["also"]) == ports
+
+
 #: Action and hosts, how BMCs see hosts, who does not answer, what is done.
 CASES: list[tuple[str, dict[str, Any], str, list[str]]] = [
     ("off node1", {}, "", ["shutdown node1", "off node1 from storage1, cut "]),
@@ -106,7 +128,7 @@ def test_nothing_is_done_that_was_not_confirmed(cluster: Cluster, cli: Cli) -> N
     assert "give --yes" in out + err
 
 
-@pytest.mark.holds("nodes stay off where the storage host does not come")
+@pytest.mark.holds("nodes stay off where the storage host does not come, or somebody interrupts")
 def test_nodes_stay_off_where_storage_does_not_come(
     cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +158,28 @@ def test_a_cycle_goes_on_without_the_host_that_failed(
     assert (code, cluster.did[-1]) == (3, "on node1 from storage1, cut "), out + err
 
 
+@pytest.mark.holds("no host is cut off after a step that did not succeed")
+@pytest.mark.holds("nodes stay off where the storage host does not come, or somebody interrupts")
+@pytest.mark.parametrize(
+    ("line", "going", "did"),
+    [
+        # node1 stays, and still mounts what the storage host has
+        ("off node1 storage1", RunResult({"node1": HostResult("failed", message="still mounts")}), ["shutdown node1"]),
+        ("cycle node1 node2", RunResult({"node1": HostResult("failed", message="x")}), ["shutdown node1"]),
+        ("cycle node1 storage1", RunResult({"node1": HostResult("changed")}, interrupted=True), ["shutdown node1"]),
+    ],
+)
+def test_nothing_is_cut_off_after_a_step_that_failed(
+    cluster: Cluster, cli: Cli, line: str, going: RunResult, did: list[str]
+) -> None:
+    silent = line.split()[2]
+    cluster.seen[silent], cluster.going = HUNG, going
+    del cluster.reports[silent]
+    code, out, err = cli("power", *line.split(), "--yes")
+    assert (code, cluster.did) == (130 if going.interrupted else 3, did), out + err
+    assert f"{silent}" in out
+
+
 @pytest.mark.parametrize(("line", "seen", "silent", "did"), CASES, ids=[case[0] for case in CASES])
 def test_what_is_done(cluster: Cluster, cli: Cli, line: str, seen: dict[str, Any], silent: str, did: list[str]) -> None:
     cluster.seen |= seen
@@ -147,6 +191,8 @@ def test_what_is_done(cluster: Cluster, cli: Cli, line: str, seen: dict[str, Any
     assert cluster.did == did, out + err
     assert code == 0, out + err
     assert "secret" not in out + err
+    switched = [one.variables for one in cluster.asked if one.variables["gpuadmin_bmc_switch"]]
+    assert all(one["gpuadmin_bmc_answering"] == ("--hard" in line) for one in switched)
 
 
 #: What is refused, and why.
@@ -164,6 +210,63 @@ def test_what_is_refused(cluster: Cluster, cli: Cli, line: str, seen: dict[str, 
     code, out, err = cli("power", *line.split(), "--yes")
     assert (code, cluster.did) == (5, [])
     assert why in out + err
+
+
+def test_who_does_not_come_takes_no_jobs(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    site, told = tmp_path / "site", list[Any]()
+    (site / "gpuadmin.yml").write_text((site / "gpuadmin.yml").read_text() + "slurm: {}\n")
+    (site / "inventory/queue.yml").write_text("slurm: {hosts: {storage1: {}}}\n")
+    closed = [{"name": name, "state": "drained", "reason": f"{mark_of('power', site)} by root"}
+              for name in ("node1", "node2")]  # fmt: skip
+    says = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": closed}})})
+    cluster.seen |= {"node1": OFF, "node2": OFF}
+
+    def run(invocation: Invocation, **callbacks: object) -> RunResult:
+        if invocation.variables.get("gpuadmin_bmc_switch") == "on" and not invocation.check:
+            cluster.seen["node2"] = OFF | {"problem": "ssh does not answer yet"}
+        if invocation.playbook == "drain":
+            told.append(invocation.variables["gpuadmin_drain"]["nodes"])
+        return says if invocation.playbook in ("queue", "drain") else cluster.run(invocation, **callbacks)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    assert cli("power", "on", "node1", "node2", "--yes")[0] == 3
+    assert told == [["node1"]]
+
+
+def test_who_answers_and_cannot_be_looked_at_is_not_cut_off(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.seen["node1"] = HUNG
+
+    def run(invocation: Invocation, **callbacks: object) -> RunResult:
+        if invocation.variables.get("gpuadmin_power_tasks") == "look":
+            return RunResult({"node1": HostResult("failed", message="Missing sudo password")})
+        return cluster.run(invocation, **callbacks)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    code, out, err = cli("power", "off", "node1", "--yes")
+    assert (code, cluster.did) == (5, []), out + err
+    assert "Missing sudo password" in out + err
+
+
+def test_nothing_cuts_off_a_pc(cluster: Cluster, cli: Cli, tmp_path: Path) -> None:
+    pc = 'gpu: {hosts: {node1: {bmc: {kind: wol, mac: "02:00:5e:00:53:01"}}}}\n'
+    (tmp_path / "site/inventory/own.yml").write_text(pc)
+    cluster.seen["node1"] = HUNG | {"state": "unknown"}
+    del cluster.reports["node1"]
+    code, out, err = cli("power", "off", "node1", "--yes")
+    assert (code, cluster.did) == (5, [])
+    assert "Wake-on-LAN switches nothing off" in out + err
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_the_plan_says_what_is_lost(cluster: Cluster, cli: Cli, tmp_path: Path, hard: bool) -> None:
+    code, _, err = cli("power", "off", "node1", "--check", "--json", *(["--hard"] if hard else []))
+    assert code == 0, err
+    (record,) = (tmp_path / "site/runs").glob("*-power-*/run.json")
+    assert json.loads(record.read_text())["plan"]["destroys"] is hard
 
 
 @pytest.mark.parametrize(

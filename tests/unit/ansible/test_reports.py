@@ -135,6 +135,7 @@ GOOD: dict[str, Any] = {
     },
     "switch": {"seconds": {"fetch": 3.5}, "booted": True},
     "power": {"people": ["minji"], "clients": ["10.0.0.1"], "jobs": [], "unknown": {}},
+    "former_homes": {"answers": False, "mounts": ["/home"], "held": {"minji": ["vim (4711)"]}},
     "bmcs": {"gpu1": {"state": "on", "answers": False, "problem": "curl: (7) Failed to connect"}},
     "grants": {"access": "granted", "gpus": ["GPU-1"], "grants": [
         {"id": "a1", "user": "minji", "uid": 20000, "gpus": ["GPU-1"], "begin": 1, "until": 2, "who": "root@nas",

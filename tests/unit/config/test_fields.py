@@ -20,7 +20,7 @@ NOT_NAMES = (
     "a.b", "a:b", "a/b", "a$", "a;reboot", "$(id)", ".", "..", "~root",
     "а",  # noqa: RUF001  a Cyrillic letter that looks like a Latin one
 )  # fmt: skip
-OF_THE_SYSTEM = ("root", "docker", "sudo", "gpuadmin", "systemd-network", "systemd-anything")
+OF_THE_SYSTEM = ("root", "docker", "sudo", "gpuadmin", "systemd-network", "systemd-anything", "gpuadmin-timers")
 
 
 @given(st.text(max_size=40))

@@ -62,6 +62,13 @@ def test_anothers(path: str, notebooks: Scene) -> None:
     assert status(notebooks, path).split()[1] == "403"
 
 
+@pytest.mark.parametrize("path", ["proxy/9999/", "proxy/9999", "proxy/absolute/9999/x", "proxy/127.0.0.1:9999/",
+                                  "proxy/9999/..%2f..%2flab", "lab/proxy/9999/"])  # fmt: skip
+def test_a_port_of_the_node_is_no_part_of_a_notebook(path: str, notebooks: Scene) -> None:
+    """jupyter-server-proxy would lead there: whoever listens on it would have a page that does what its reader may."""
+    assert status(notebooks, f"/node1/minji/17/{path}").split()[1] == ("200" if path.startswith("lab") else "403")
+
+
 def test_what_follows_the_job_is_the_notebooks_to_read(notebooks: Scene) -> None:
     """It was sent to minji's, whatever it says."""
     assert status(notebooks, "/node1/minji/17/../../jiho/18/lab").split()[1] == "200"

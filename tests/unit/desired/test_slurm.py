@@ -228,7 +228,17 @@ def test_slurm_is_told_what_its_oldest_release_knows(
         role = "slurm_node" if name == "slurmd" else "slurm_controller"
         unit = role_variables.rendered(role, f"{name}.service.j2", values)
         assert ("SLURM_SACK_KEY" in unit, "Wants=munge.service" in unit) == (oldest == "23.11", oldest != "23.11")
+        assert ("User=slurm\n" in unit) is (name == "slurmdbd"), "whom the database knows"
     assert f"AuthType={auth}\n" in role_variables.rendered("slurm_controller", "slurmdbd.conf.j2", controller)
+
+
+def test_who_reads_the_queues_key_and_whose_slice_a_job_is_in() -> None:
+    """Whoever reads munge's key is anybody to Slurm; a job outside of its person's slice has every GPU."""
+    munge = role_variables.rendered("slurm_node", "munge.service.j2", {}).splitlines()
+    assert "ExecStartPre=+/usr/bin/install -o munge -g munge -m 0400 /var/lib/gpuadmin/slurm/slurm.key " \
+           "/run/munge/slurm.key" in munge  # fmt: skip
+    pam = (ROOT / "roles/slurm_node/files/pam").read_text().splitlines()
+    assert "session required pam_systemd.so" in pam
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gpuadmin.actions.shared import mails
 from gpuadmin.actions.shared.mails import Post
@@ -10,6 +11,7 @@ from gpuadmin.config.load import load_site
 from gpuadmin.errors import RefusedError
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.session import opened
+from tests.support.role_variables import ROLES, rendered
 from tests.support.sites import make_site
 
 
@@ -28,3 +30,19 @@ def test_a_verb_that_mails_is_the_monitor_hosts(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(mails, "who", lambda: "gpuadmin-timers@monitor1")
     with opened("notify", Options(site=str(site))) as session:
         assert Post.of(session, MailOptions())
+
+
+@pytest.mark.parametrize("verb", ["idle", "windows"])
+def test_a_repository_that_hangs_holds_up_no_timer(verb: str) -> None:
+    """A window's unit has no end of its own: git would keep all later windows from their time."""
+    values = yaml.safe_load((ROLES / "timers/vars/main.yml").read_text())
+    unit = rendered("timers", "gpuadmin-timer.service.j2", {**values, "__verb": verb, "timers_program": "gpuadmin"})
+    (before,) = [line for line in unit.splitlines() if line.startswith("ExecStartPre=")]
+    assert before.startswith("ExecStartPre=-/usr/bin/timeout 120 /usr/bin/git -C ")
+
+
+def test_the_root_is_closed_again_whatever_became_of_the_account() -> None:
+    *_, made = yaml.safe_load((ROLES / "timers/tasks/account.yml").read_text())
+    assert [one["gpuadmin.node.root_session"]["state"] for one in (made["block"][0], *made["always"])] == [
+        "open", "closed",
+    ]  # fmt: skip

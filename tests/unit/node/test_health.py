@@ -264,6 +264,17 @@ def test_one_answer_for_all_who_ask(node: Node, monkeypatch: pytest.MonkeyPatch)
     assert health.look_at_node(node.places, health.BURST, own=True).words == [], "the clock was put back"
 
 
+def test_what_checks_said_is_kept_where_no_gpu_answers(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    node.gpus = SILENT
+    node.check("10-a", "echo bad; exit 1")
+    node.asked("idle", "none")
+    assert "10-a: bad" in health.look_at_node(node.places).words, "a prolog does not run them"
+    looks = node.looks
+    health.look_at_node(node.places, health.BURST)
+    assert node.looks == looks, "a burst of jobs asks the driver once"
+    assert "is missing" not in capsys.readouterr().out
+
+
 def test_a_damaged_answer_or_setting_keeps_no_node_from_the_queue(node: Node) -> None:
     health.look_at_node(node.places)
     for path in (node.place / "run" / health.ANSWER, node.state / health.SETTINGS):

@@ -87,6 +87,8 @@ def test_what_the_storage_host_says_of_a_home(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.holds("a place that a power cut left half made keeps nobody from theirs")
+@pytest.mark.holds("a place is its person's before it has its name")
 def test_a_place_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that exists is left alone: half made it would stay so."""
     state = tmp_path / "state"

@@ -13,11 +13,13 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import oper
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Outcome
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import amount_notices, filling, operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amounts, place_amounts, room
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import Amounts, OwnAmounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.me import overview
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import OF_PEOPLE
 
 from tests.support.failing import fail_for
@@ -381,6 +383,25 @@ def test_scratch_is_held_beside_dockers_data(docker: Docker) -> None:
     assert scratch(docker, "unlimited").done[-1] == f"{own}: no amount any more"
     assert docker.most() == 100 * MB
     assert docker.write(own / "rest", 30)
+
+
+@pytest.mark.usefixtures("accounts")
+def test_scratch_in_one_of_several_directories_is_shown(docker: Docker) -> None:
+    """The site has another one, which this node lacks, or in which somebody has nothing."""
+    local = [str(docker.disk.top / "missing"), str(docker.disk.local)]
+    wanted = Amounts(scratch="100M", scratch_in=local)
+    place_amounts.hold(docker.places, wanted)
+    own = make_scratch(docker)
+    place_amounts.hold(docker.places)
+    found = overview.scratch(Subject(name="minji", uid=MINJI, state_directory=docker.places.state))
+    assert found is not None
+    assert (found["path"], found["amount"]["most"]) == (str(own), 100 * MB)
+
+
+def test_dockers_data_is_held_once() -> None:
+    """A site may wipe it as scratch, too; one place has one amount."""
+    wanted = Amounts(docker="100M", data="/local", scratch="50M", scratch_in=["/local", "/other"])
+    assert (wanted.directories(amounts.SCRATCH), wanted.directories(amounts.DOCKER)) == (["/other"], ["/local"])
 
 
 def test_what_is_no_persons_scratch_has_no_amount(docker: Docker) -> None:

@@ -1,5 +1,6 @@
 """Room on disks that people cannot fill, on a real btrfs."""
 
+import errno
 import json
 import os
 import sys
@@ -173,6 +174,31 @@ def test_whoever_takes_the_name_of_root_s_subvolume_is_told(disk: Disk) -> None:
     assert (facts.st_uid, facts.st_mode & 0o777) == (0, 0o700)
     assert facts.st_dev == disk.local.stat().st_dev, "over NFS the root of a subvolume would be a loop"
     assert disk.keep(check=True).done == []
+
+
+@pytest.mark.holds("what a person has put there is not taken away as root's")
+@pytest.mark.parametrize("kind", ["directory", "link", "file"])
+def test_whoever_is_in_the_way_of_it_keeps_no_room_from_root(disk: Disk, tmp_path: Path, kind: str) -> None:
+    """Scratch such as /tmp, where anybody can make anything beforehand."""
+    new, elsewhere = disk.local / f"{qgroups.DESK}.new", tmp_path / "desk"
+    elsewhere.mkdir()
+    made = {"directory": f"mkdir -p {new}/x", "link": f"ln -s {tmp_path} {new}", "file": f"touch {new}"}
+    assert as_minji("sh", "-c", made[kind]).returncode == 0
+    assert disk.keep().problems == [f"{new} is not root's: move it away"]
+    assert disk.group.most is not None
+    assert elsewhere.exists()
+
+
+def test_a_disk_that_refuses_to_delete_keeps_no_room_from_root(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """btrfs needs room for that, too."""
+
+    def full(path: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(qgroups.btrfs, "create", full)
+    monkeypatch.setattr(qgroups.os, "rmdir", full)
+    assert "cannot be made before somebody deletes something" in str(disk.keep().problems)
+    assert disk.group.most is not None
 
 
 def test_where_limits_are_changed_moves_from_where_a_release_before_had_it(disk: Disk) -> None:

@@ -85,6 +85,16 @@ def test_what_is_no_job_starts_nothing(odd: dict[str, str]) -> None:
         read_prolog_job({**SAID, **odd}, NOW)
 
 
+@pytest.mark.parametrize(("said", "until"), [(9000, 9000), (0, 5000)])
+def test_a_grant_ends_when_the_queue_says(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch, said: int, until: int
+) -> None:
+    """A slurmd of before 23.02 names no end, and then an early one is meant until the queue is asked."""
+    monkeypatch.setattr(prolog.slice_limits, "ask", lambda *_: slice_limits.Share(until=said))
+    begin(host)
+    assert [one.until for one in recorded(host)] == [until]
+
+
 def test_its_gpus_are_opened_to_its_person_and_closed_again(host: GatedHost) -> None:
     assert begin(host)["user-20000.slice"] == ["/dev/nvidia0"]
     (grant,) = recorded(host)

@@ -63,9 +63,9 @@ class Health:
     sick: Sequence[Sick]
     full: Sequence[str]
     room: bool
-    answering: Optional[Sequence[str]]
-    own: Sequence[Sick]
-    at: float
+    answering: Optional[Sequence[str]] = None  # in the file as null, which counts as left out
+    own: Sequence[Sick] = ()
+    at: float = 0.0
     own_at: float = 0.0
 
     @property

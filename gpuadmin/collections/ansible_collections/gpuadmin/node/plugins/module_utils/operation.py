@@ -21,12 +21,12 @@ TAKEOVER = "gpuadmin.takeover.node"
 #: Room → the operations in its `operations.py`.
 ROOMS = {
     ".accounts": ("accounts", "admin_account", "admins", "docker_restart"),
-    ".backups": ("backup", "restore_home"),
+    ".backups": ("backup", "promote_homes", "restore_home"),
     ".bmcs": ("bmcs",),
     ".diagnosis": ("diagnosis",),
     ".disk": ("disk_amounts", "disk_usage"),
     ".gpus": ("burn_in", "gpu_driver", "gpu_gate", "gpu_grants", "gpus"),
-    ".homes": ("homes",),
+    ".homes": ("former_homes", "homes"),
     ".host": ("audit", "homes_release", "host_facts", "host_status", "unused_mounts", "shutdown_facts", "upgrade"),
     ".host_settings": ("host_settings",),
     ".images": (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from . import btrfs
@@ -103,6 +104,9 @@ def make_desk(path: str) -> None:
     old = desk(path) == above
     if os.path.lexists(above) and not old:
         raise NodeError(f"{above} is not root's subvolume: move it away")
+    # guard: what a person has put there is not taken away as root's
+    if os.path.lexists(new) and os.lstat(new).st_uid != 0:
+        raise NodeError(f"{new} is not root's: move it away")
     try:
         _remove_desk(new)
         os.mkdir(new, 0o700)
@@ -111,7 +115,8 @@ def make_desk(path: str) -> None:
             os.rmdir(above)
         os.rename(new, above)
     except OSError as error:
-        _remove_desk(new)
+        with suppress(OSError):  # a full disk may refuse that, too; the next run finds it
+            _remove_desk(new)
         raise NodeError(f"{place} cannot be made before somebody deletes something: {in_words(error)}") from None
 
 

@@ -18,7 +18,8 @@ PATIENCE = ("-N", "2", "-R", "3")  # ipmitool's own values make half a minute of
 
 @dataclass(frozen=True)
 class Bmc:
-    """A host's BMC. ``host``, ``ssh``: where its own ssh answers. ``key``: of its certificate, as the site has it."""
+    """A host's BMC. ``host``, ``ssh``: where its own ssh answers; ``also``: another port where it may. ``key``: of its
+    certificate, as the site has it."""
 
     name: str
     kind: Literal["redfish", "ipmi", "wol"]
@@ -29,6 +30,7 @@ class Bmc:
     password: str = ""
     key: str = ""
     macs: Sequence[str] = ()
+    also: int = 0
 
     def place(self, port: int) -> tuple[str, int]:
         """Its host and port; ``port`` where its address names none."""
@@ -69,7 +71,7 @@ def _redfish(bmc: Bmc, wanted: str) -> str:
             reset = {"ResetType": "On" if wanted == "on" else "ForceOff"}
             _ask(bmc, system["Actions"]["#ComputerSystem.Reset"]["target"], reset)
         return {"On": "on", "Off": "off"}.get(str(system.get("PowerState")), "unknown")
-    except (ValueError, TypeError, LookupError, AttributeError):
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         raise NodeError("it does not answer as Redfish does") from None
 
 
@@ -81,8 +83,10 @@ def _ask(bmc: Bmc, path: str, body: Mapping[str, str] | None = None) -> Any:
         settings["pinnedpubkey"] = f"sha256//{bmc.key}"
     if body is not None:
         settings |= {"header": "Content-Type: application/json", "data": json.dumps(body)}
+    # guard: what a BMC sends has an end -> ()
+    bounds = ("--max-time", str(SECONDS), "--limit-rate", "256k")  # curl's bound on sizes believes what it is told
     # -k: nobody vouches for most BMCs' certificates; its key is compared all the same
-    command = ("curl", "-q", "-sSfg", "--max-time", str(SECONDS), *(("-k",) if bmc.key else ()), "-K", "-")
+    command = ("curl", "-q", "-sSfg", *bounds, *(("-k",) if bmc.key else ()), "-K", "-")
     text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
     return json.loads(_run(command, stdin=text.encode()) or "{}")
 

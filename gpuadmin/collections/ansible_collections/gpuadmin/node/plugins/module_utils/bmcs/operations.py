@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,6 +35,8 @@ class BmcsOrder:
     switch: Literal["", "on", "off"] = ""
     #: Of hosts that are to be off, those that are cut off. The others go by themselves, and are waited for.
     hard: Sequence[str] = ()
+    #: Whether these are cut off also where their ssh answers by then.
+    answering: bool = False
     #: Seconds until they are off, or until their ssh answers.
     seconds: int = 900
 
@@ -43,7 +46,7 @@ def switch_hosts(document: BmcsOrder, check: bool) -> Answer:
     acts = bool(document.switch) and not check
     seconds, found = LOOK + (document.seconds if acts else 0), {}
     for bmc, seen in each(lambda one: bring(one, document, acts=acts), document.bmcs, 32, seconds):
-        found[bmc.name] = Supply("unknown", False, seen.why) if isinstance(seen, Failed) else seen
+        found[bmc.name] = Supply("unknown", False, short(seen.why, 900)) if isinstance(seen, Failed) else seen
     done = [f"{one.name}: switch {document.switch}" for one in document.bmcs] if document.switch else []
     return Answer(done, {"bmcs": found})
 
@@ -51,8 +54,12 @@ def switch_hosts(document: BmcsOrder, check: bool) -> Answer:
 def bring(bmc: Bmc, order: BmcsOrder, *, acts: bool) -> Supply:
     """Given a BMC, have its host on or off as ordered, and return how it is then."""
     seen, wanted = look(bmc), order.switch
+    cut = acts and wanted == "off" and bmc.name in order.hard
+    # guard: a host that has come back since somebody looked is not cut off
+    if cut and seen.answers and not order.answering:
+        return Supply(seen.state, True, seen.problem or "it answers by now, so it was not cut off")
     # guard: a host that goes by itself is not cut off
-    if acts and not seen.problem and seen.state != wanted and (wanted == "on" or bmc.name in order.hard):
+    if acts and not seen.problem and seen.state != wanted and (wanted == "on" or cut):
         seen = look(bmc, wanted)
     if seen.problem or not acts:
         return seen
@@ -69,12 +76,10 @@ def bring(bmc: Bmc, order: BmcsOrder, *, acts: bool) -> Supply:
 
 def look(bmc: Bmc, wanted: str = "") -> Supply:
     """Switch a host where that is wanted, and say how it is, whether its ssh answers here, and what is wrong."""
-    answers, state, problem = True, "unknown", ""
-    try:
-        with socket.create_connection((bmc.host, bmc.ssh), timeout=10) as ssh:
-            answers = ssh.recv(4) == b"SSH-"  # the kernel of a host that hangs still takes connections
-    except OSError:
-        answers = False
+    answers, state, problem = False, "unknown", ""
+    for port in filter(None, (bmc.ssh, bmc.also)):
+        with suppress(OSError), socket.create_connection((bmc.host, port), timeout=10) as ssh:
+            answers = answers or ssh.recv(4) == b"SSH-"  # the kernel of a host that hangs still takes connections
     try:
         state = control(bmc, wanted)
     except (NodeError, OSError) as error:

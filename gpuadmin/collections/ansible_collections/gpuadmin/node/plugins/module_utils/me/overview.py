@@ -143,10 +143,10 @@ def scratch(subject: Subject) -> dict[str, Any] | None:
     used = None if told is None else amounts.of_node(told, amounts.SCRATCH, str(subject.name), state)
     if told is None or used is None:
         return None
-    directories = told.directories(amounts.SCRATCH)
-    whole, free = room.space(subject.path(directories[0]))
-    path = listed([os.path.join(one, str(subject.name)) for one in directories])
-    return {"path": path, "free": free, "bytes": whole, "amount": _amount(used)}
+    every = [os.path.join(one, str(subject.name)) for one in told.directories(amounts.SCRATCH)]
+    own = [one for one in every if os.path.isdir(subject.path(one))]
+    whole, free = room.space(subject.path(own[0]))
+    return {"path": listed(own), "free": free, "bytes": whole, "amount": _amount(used)}
 
 
 def lines(
