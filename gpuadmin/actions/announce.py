@@ -65,7 +65,7 @@ def announce(options: Options, mail: MailOptions, request: Announcing) -> int:
         if mail.again:
             known(session.site.registry, mail.again)
         near = request.on is not None and request.window is None  # a window is everybody's matter
-        there = _there(session, one) if near and request.mail and settings.mail is not None else None
+        there = _find_people(session, one) if near and request.mail and settings.mail is not None else None
         post = Post.of(session, mail) if request.mail and settings.mail is not None else None
         only = None if there is None else {name for names in there.known.values() for name in names}
         notices = Notices()
@@ -211,7 +211,7 @@ def _dashboard(session: Session) -> list[str]:
     return [] if host is None else [host.name]
 
 
-def _there(session: Session, one: Announcement) -> Answers:
+def _find_people(session: Session, one: Announcement) -> Answers:
     """By node the names of people who are on it, or whose processes have a GPU open there."""
     found = session.look("status", list(one.hosts), {})
     answers = Answers.of(found.hosts, list(one.hosts), "status")

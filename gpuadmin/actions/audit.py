@@ -72,7 +72,7 @@ def audit(options: Options, patterns: Sequence[str], *, record: bool, labels: Pa
     where something was found.
     """
     if labels is not None:
-        return write_labels(options.site, patterns, labels, as_json=options.json)
+        return write_labels(options, patterns, labels)
     with opened("audit", options, changes=record) as session:
         asked = _hosts(session, patterns)
         recorded = load(session.site.directory)

@@ -51,7 +51,7 @@ def bootstrap(options: Options, names: Sequence[str], entrance: Entrance, *, uid
     """Make hosts ready, by names. `uid`, `home`: of a new admin account. Returns the exit code."""
     with opened("bootstrap", options) as session:
         hosts = [host for host in session.site.inventory.named(names) if host in session.hosts]
-        variables = {"bootstrap_key": _public_key(session.site), "bootstrap_uid": uid}
+        variables = {"bootstrap_key": find_public_key(session.site), "bootstrap_uid": uid}
         if home is not None:
             variables["bootstrap_home"] = home
         keys = pin(session, hosts)
@@ -149,7 +149,7 @@ def _prove(session: Session, variables: dict[str, Any], hosts: dict[str, HostRes
     return replace(proof, hosts=results)
 
 
-def _public_key(site: Site) -> str:
+def find_public_key(site: Site) -> str:
     """The public key that belongs to gpuadmin's private one. Raises ConfigError if there is none, or no name."""
     admin = site.settings.admin
     if admin.user == "root" or not USER_NAME.fullmatch(admin.user):

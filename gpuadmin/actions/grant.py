@@ -66,7 +66,7 @@ def grant(options: Options, request: Granting) -> int:
         answers, run = look(session, {host: wanted})
         if host not in answers.known:
             return report(session, run, {}, unknown=[answers])
-        new = _of(answers, host, wanted["id"])
+        new = _find_grant(answers, host, wanted["id"])
         if new is None:
             raise HostFailedError(f"{host} does not say which GPU it would grant", hint="gpuadmin runs --log")
         if run.hosts[host].status == "ok":  # the answer to an earlier try was lost, and the node has kept the grant
@@ -83,7 +83,7 @@ def grant(options: Options, request: Granting) -> int:
         session.confirm()  # guard: a grant begins once that is confirmed
         run = session.run("grant", [host], {"gpuadmin_grant": {host: wanted}}, check=session.check)
         # what the node gave: another admin may have been quicker, and it has chosen others
-        given = _of(Answers.of(run.hosts, [host], "grants"), host, wanted["id"])
+        given = _find_grant(Answers.of(run.hosts, [host], "grants"), host, wanted["id"])
         if given is None:  # guard: what may have been granted is not granted once more without a word
             session.console.print(
                 f"It is not known whether {host} has granted it. The same command again finds it, if it has, or"
@@ -141,7 +141,7 @@ def _id(session: Session) -> str:
     return hashlib.sha256(first.encode()).hexdigest()[:8]
 
 
-def _of(answers: Answers, host: str, id: str) -> Mapping[str, Any] | None:
+def _find_grant(answers: Answers, host: str, id: str) -> Mapping[str, Any] | None:
     """The grant of this id, as its node says it is; None: it has none, or has not said."""
     return next((one for one in answers.known.get(host, {}).get("grants", ()) if one["id"] == id), None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from gpuadmin.actions.shared.accounts import account_result, ask_carried, show_changes, show_notes
 from gpuadmin.actions.shared.metrics import keep_secret, metrics_variables, read_metrics_secret, slurm_variables
@@ -23,9 +24,7 @@ def provision(options: Options) -> int:
     """Run every role on every host that calls for it. Returns the exit code."""
     with opened("provision", options) as session:
         session.plan(_plan(session))
-        secret = read_metrics_secret(session.site)
-        secrets = metrics_variables(session.site, secret) | slurm_variables(session.site, secret)
-        given = everybody(session) | secrets | {"gpuadmin_health_checks": find_checks(session)}
+        secret, secrets, given = gather(session)
         session.predict("provision", None, ask_carried(session, given), first=partial(show_changes, session))
         session.confirm()  # guard: provision asks before it does something
         if secrets and not session.check:
@@ -38,6 +37,13 @@ def provision(options: Options) -> int:
         show_notes(session, run)
         say_drained(session, run)
         return code
+
+
+def gather(session: Session) -> tuple[bytes, dict[str, Any], dict[str, Any]]:
+    """The site's secret, what follows from it, and all that the playbook is given."""
+    secret = read_metrics_secret(session.site)
+    secrets = metrics_variables(session.site, secret) | slurm_variables(session.site, secret)
+    return secret, secrets, everybody(session) | secrets | {"gpuadmin_health_checks": find_checks(session)}
 
 
 def find_checks(session: Session) -> str:

@@ -75,7 +75,7 @@ def rehearse(
         code, rehearsed = _on_twin(real, verb, arguments)
         if code != ExitCode.DONE or twin_only:
             return code
-        if _said(load_site(given)) != _said(real):  # guard: a site that was changed meanwhile was not rehearsed
+        if _contents(load_site(given)) != _contents(real):  # guard: a site that was changed meanwhile was not rehearsed
             raise RefusedError(
                 f"{real.directory} was changed during the rehearsal; nothing was done on the real hosts",
                 hint="rehearse it again",
@@ -101,7 +101,7 @@ def _several(given: str | Sequence[str] | None) -> Sequence[str]:
     return [given] if isinstance(given, str) else given or ()
 
 
-def _said(site: Site) -> tuple[object, ...]:
+def _contents(site: Site) -> tuple[object, ...]:
     """All that a site says: a plan names what is done, and not with which settings."""
     return site.settings, site.registry.file.text, site.inventory.hosts
 

@@ -10,7 +10,7 @@ from gpuadmin.options import Options
 
 def shutdown(
     options: Options, patterns: Sequence[str], *, when_idle: bool, at: str | None, force: bool, idle: int | None,
-    place: str,
+    place: str | None,
 ) -> int:  # fmt: skip
     """Switch off the hosts that the patterns name, or `idle` nodes of them. Returns the exit code."""
     return switch(options, PowerRequest("shutdown", tuple(patterns), when_idle, at, force, idle, place))

@@ -33,6 +33,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "status": "Show the whole cluster on one screen.",
         "diagnose": "Say why something does not work, and what to do.",
         "disk": "Show whose files fill the disks.",
+        "install": "Make an empty machine a node, from a stick.",
         "bootstrap": "Make machines ready: admin account, key, sudo, Python.",
         "provision": "Set nodes and the storage host up.",
         "drift": "Report where hosts differ from the site.",
@@ -91,6 +92,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "list-backups": "Show backups and whose homes are in them.",
         "verify-backup": "Read a backup and compare it with its manifests.",
         "restore-home": "Bring a home, or a part of it, back.",
+        "promote": "Serve homes from the second copies: the storage host is dead.",
         "clear-leftovers": "Move what a wipe could not delete to the attic.",
     },
     "Images": {

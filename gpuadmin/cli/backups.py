@@ -6,7 +6,7 @@ import re
 
 import click
 
-from gpuadmin.cli._complete import people
+from gpuadmin.cli._complete import pattern, people
 from gpuadmin.cli._options import run_options
 from gpuadmin.options import Options
 
@@ -79,6 +79,22 @@ def restore_home(
     if target and in_place:
         raise click.UsageError("--to and --in-place exclude each other")
     return restore_home(options, user, backup=backup, path=path, target=target, in_place=in_place)
+
+
+@click.command("promote")
+@click.argument("host", metavar="BACKUPHOST", shell_complete=pattern())
+@click.option("--read-only", is_flag=True, help="People can read their homes, and not write, until the next promote.")
+@run_options()
+def promote(host: str, read_only: bool, options: Options) -> int:
+    """Have the host of the second copies serve the homes, because the storage host is dead or cut off.
+
+    The plan says from when each person's copy is, and what is newer elsewhere. The copies stay: homes are snapshots of
+    them. The inventory names the host as storage then, and the old one as backup; nodes mount again without a reboot.
+    Refused while the old one serves. Interrupted, the same again goes on.
+    """
+    from gpuadmin.actions.promote import promote
+
+    return promote(options, host, read_only=read_only)
 
 
 @click.command("clear-leftovers")

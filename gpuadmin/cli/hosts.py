@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gpuadmin.cli._complete import paths, pattern, people
+from gpuadmin.cli._complete import hosts, paths, pattern, people
 from gpuadmin.cli._options import (
     HostCommand,
     WholeNumber,
@@ -97,6 +97,39 @@ def disk(name: str | None, options: Options) -> int:
     from gpuadmin.actions.disk import show_disk
 
     return show_disk(options, name)
+
+
+@click.command("install")
+@click.argument("host", metavar="[HOST]", required=False, shell_complete=hosts())
+@click.option("--stick", metavar="FILE", type=click.Path(path_type=Path), help="Make the site's stick: this file.")
+@click.option("--image", metavar="NAME", help="With --stick: the image.  [default: the newest with a full stream]")
+@click.option("--kernel", metavar="TEXT", default="", help="With --stick: further arguments of all its kernels.")
+@click.option("--mac", metavar="MAC", help="A MAC address of the machine: another machine refuses.")
+@click.option("--disk", metavar="BY-ID", default="", help="Its name in /dev/disk/by-id; without it all are shown.")
+@click.option("--address", metavar="ADDRESS", help="Where the stick answers.  [default: the host's own address]")
+@click.option("--network", multiple=True, metavar="FILE", help="A .network file, in place of DHCP; repeatable.")
+@click.option("--erase", metavar="HOST", help="With --yes, for a disk that is not empty: the name to be typed.")
+@run_options(limit=False)
+def install(
+    options: Options, host: str | None, stick: Path | None, image: str | None, kernel: str, mac: str | None,
+    disk: str, address: str | None, network: tuple[str, ...], erase: str | None,
+) -> int:  # fmt: skip
+    """Make an empty machine a node: boot it from the site's stick, and have one named disk written.
+
+    The stick writes nothing by itself. HOST is in the inventory. What is on the disk is shown, and the host's name is
+    typed before it goes. Cut off anywhere, the same again begins anew.
+
+    \b
+    gpuadmin install --stick site.img
+    gpuadmin install gpu3 --mac 3c:ec:ef:12:34:56 --address 10.1.0.201 --disk nvme-SAMSUNG_MZ1_S5XX
+    """
+    from gpuadmin.actions import install as action
+
+    if (host is None) == (stick is None) or (host is None) != (mac is None):
+        raise click.UsageError("name a HOST and its --mac, which stands on the machine; or give --stick FILE")
+    if stick is not None:
+        return action.make_stick(options, stick, image, kernel)
+    return action.install(options, str(host), str(mac).lower().replace("-", ":"), disk, address, network, erase)
 
 
 @click.command("bootstrap")
@@ -380,14 +413,14 @@ def reboot(hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool,
 
 @click.command("shutdown")
 @power_options
-@click.option(
-    "--idle", type=click.IntRange(min=1), metavar="N", help="Only N nodes, of those that nobody is on, in turn."
-)
-@click.option("--place", default="", metavar="TEXT", help="Only hosts whose place in the inventory has this in it.")
+@click.option("--idle", type=click.IntRange(min=1), metavar="N",
+              help="Only N nodes, of those that nobody is on, in turn.")  # fmt: skip
+@click.option("--place", metavar="TEXT", help="Only hosts whose place in the inventory has this in it.")
 @run_options()
 def shutdown(
-    hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool, idle: int | None, place: str, options: Options
-) -> int:
+    hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool, idle: int | None, place: str | None,
+    options: Options,
+) -> int:  # fmt: skip
     """Switch hosts off: nodes first, and storage only when nobody mounts it. People are told first.
 
     A node with people on it is left out, unless you say how long they get. `gpuadmin power on` switches on those

@@ -23,7 +23,7 @@ def _text(value: Any) -> str:
     return str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else repr(value)
 
 
-def _said(value: Any) -> str:
+def _show(value: Any) -> str:
     return repr(value)[:40]
 
 
@@ -32,7 +32,7 @@ def ask_for_memory(value: Any) -> Any:
     text = _text(value)
     size = _SIZE.fullmatch(text)
     if size and int(size[1]) * _UNITS[size[2]] < LEAST_MEMORY:
-        raise ValueError(f"{_said(value)} is too little to log in with; give {LEAST_MEMORY >> 20}M or more")
+        raise ValueError(f"{_show(value)} is too little to log in with; give {LEAST_MEMORY >> 20}M or more")
     return _checked(value, text, size, "80% (of the node's memory), or a size such as 64G (units: M, G, T)")
 
 
@@ -48,7 +48,7 @@ def ask_for_tasks(value: Any) -> Any:
     text = _text(value)
     number = _NUMBER.fullmatch(text)
     if number and int(text) < LEAST_TASKS:
-        raise ValueError(f"{_said(value)} is too little to log in with; give {LEAST_TASKS} or more")
+        raise ValueError(f"{_show(value)} is too little to log in with; give {LEAST_TASKS} or more")
     return _checked(value, text, number, "10% (of what the node can have), or a number such as 4096")
 
 
@@ -63,9 +63,9 @@ def ask_for_reserve(value: Any) -> Any:
     text = _text(value)
     percent = _PERCENT.fullmatch(text)
     if not (percent or text == NONE or _SIZE.fullmatch(text)):
-        raise ValueError(f"{_said(value)} is not an amount; write 5% of the disk, a size such as 50G, or 0 for nothing")
+        raise ValueError(f"{_show(value)} is not an amount; write 5% of the disk, a size such as 50G, or 0 for nothing")
     if percent and int(percent[1]) > MOST_RESERVED:
-        raise ValueError(f"{_said(value)} leaves people less than half of the disk; give {MOST_RESERVED}% or less")
+        raise ValueError(f"{_show(value)} leaves people less than half of the disk; give {MOST_RESERVED}% or less")
     return text
 
 
@@ -75,9 +75,9 @@ def ask_for_disk(value: Any) -> Any:
     try:
         amount = disk_amount(text)
     except ValueError:
-        raise ValueError(f"{_said(value)} is not an amount; write a size such as 500G, or {UNLIMITED}") from None
+        raise ValueError(f"{_show(value)} is not an amount; write a size such as 500G, or {UNLIMITED}") from None
     if amount is not None and amount < LEAST_DISK:
-        raise ValueError(f"{_said(value)} is too little to work with; give {LEAST_DISK // 10**6}M or more")
+        raise ValueError(f"{_show(value)} is too little to work with; give {LEAST_DISK // 10**6}M or more")
     return text
 
 
@@ -94,7 +94,7 @@ def disk_amount(text: str) -> int | None:
 def _checked(value: Any, text: str, other: object, right: str) -> str:
     # guard: an amount that nobody understands is refused
     if not (other or text == UNLIMITED or _PERCENT.fullmatch(text)):
-        raise ValueError(f"{_said(value)} is not an amount; write {right}, or {UNLIMITED}")
+        raise ValueError(f"{_show(value)} is not an amount; write {right}, or {UNLIMITED}")
     return text
 
 

@@ -19,7 +19,9 @@ SETTINGS = {f"gpus_{name}": name for name in gpus.OF_A_HOST}
 LIMITS = {f"limits_{name}": name for name in limits.OF_A_HOST}
 #: Which box it is, and whose: `audit` shows them, and nothing else reads them.
 OF_THE_BOX = ("place", "owner", "purpose")
-NAMES = ("gpus", "gpu_model", "slurm_node", "bmc", *OF_THE_BOX, *SETTINGS, *LIMITS)
+#: Of a host that serves homes, or keeps copies: where its backups are, and whether people may only read (`promote`).
+OF_HOMES = ("backups_directory", "homes_read_only")
+NAMES = ("gpus", "gpu_model", "slurm_node", "bmc", *OF_HOMES, *OF_THE_BOX, *SETTINGS, *LIMITS)
 _MOST = 64
 _LONGEST = 96  # of a GPU's name, as NVML has it
 

@@ -45,6 +45,24 @@ def with_hosts(file: YamlFile, hosts: Sequence[SiteHost]) -> YamlFile:
         ) from None
 
 
+def with_host_moved(file: YamlFile, name: str, before: str, after: str, own: Mapping[str, object]) -> YamlFile:
+    """Given an inventory file and a host, return the file with it in the group `after`, not `before`, and with its
+    `own` variables; one of None goes. Raises ConfigError where the host is in neither by its own name."""
+
+    def change(data: Any) -> None:
+        groups = {group: entry["hosts"] for group, entry in groups_of(data) if name in (entry.get("hosts") or {})}
+        entry = groups[before].pop(name) if before in groups else groups[after][name]
+        there = _ensure_group_hosts(data, after)
+        wanted = {**(there.get(name) or {}), **(entry or {}), **own}
+        there[str(name)] = {variable: value for variable, value in wanted.items() if value is not None}
+
+    try:
+        return with_fields(file, change)
+    except (AttributeError, TypeError, KeyError):
+        way = f"by hand: take {name} out of {before} and put it into {after}; then run this again"
+        raise ConfigError(f"{HOSTS_FILE}: {name} is in {before} by another group's name", hint=way) from None
+
+
 def inventory_files(inventory: Path) -> Iterator[Path]:
     """Given an inventory's directory, yield the YAML files of it that Ansible reads: of hosts, then of variables.
 

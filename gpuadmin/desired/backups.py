@@ -19,6 +19,7 @@ def backups(cluster: Cluster, host: Host) -> dict[str, Any]:
         "root": homes["export"],
         "mountpoint": homes["mountpoint"],
         "directory": cluster.backups(host),
+        "copies": next(map(cluster.backups, cluster.members("backup")), cluster.plain["backups"]["copies"]),
         "remote": _remote(cluster, host),
         # the database is where the queue is; what another host has is not this one's to save
         "accounting": cluster.site.slurm is not None and {"slurm", "storage"} <= set(host.groups),
@@ -27,12 +28,14 @@ def backups(cluster: Cluster, host: Host) -> dict[str, Any]:
         "only": asked.get("only", {}).get(host.name, []),
         "restore": asked.get("restore", {}),
         "run_id": cluster.asked("run_id", ""),
+        "promote": cluster.asked("promote", {}),
     }
 
 
 def _remote(cluster: Cluster, host: Host) -> dict[str, Any] | None:
     """The host of the second copies; `source`: the address that this host calls from, if it is known."""
-    others = cluster.members("backup")
+    absent = cluster.asked("former", {}).get("absent")  # it takes copies once it is back, and provisioned
+    others = [one for one in cluster.members("backup") if one.name != absent]
     if not others:
         return None
     return {

@@ -110,7 +110,9 @@ class Cluster:
         return PurePosixPath(str(self.site.homes.export)).parent
 
     def backups(self, host: Host) -> str:
-        """On a storage host the directory of backups, elsewhere that of the second copies."""
+        """On a storage host the directory of backups, elsewhere that of the second copies; a host may have its own."""
+        if own := host.variables.get("backups_directory"):
+            return str(own)
         if "storage" in host.groups:
             return str(self.site.backups.directory or self.beside_homes / "backups")
         return str(self.site.backups.copies)

@@ -14,9 +14,10 @@ ROLES: dict[str, Callable[[Cluster, Host], dict[str, Any]]] = {
     for of in (
         people.accounts, people.announcements, people.bootstrap, people.homes_client, people.homes_server,
         people.limits, people.rootless_docker, people.semester, backups.backups, images.btrfs_root, images.gpu_stack,
-        images.image_build, images.image_store, images.image_switch, metrics.dashboard, metrics.metrics_tls,
-        metrics.monitoring, metrics.node_metrics, metrics.timers, metrics.web_link, nodes.node_state, nodes.power,
-        shared.docker_mirror, shared.mounts, slurm.notebooks, slurm.slurm_controller, slurm.slurm_node,
+        images.image_build, images.image_store, images.image_switch, images.install, metrics.dashboard,
+        metrics.metrics_tls, metrics.monitoring, metrics.node_metrics, metrics.timers, metrics.web_link,
+        nodes.node_state, nodes.power, shared.docker_mirror, shared.mounts, slurm.notebooks, slurm.slurm_controller,
+        slurm.slurm_node,
     )
 }  # fmt: skip
 

@@ -73,6 +73,17 @@ def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
     }
 
 
+def install(cluster: Cluster, _host: Host) -> dict[str, Any]:
+    """The role `install`. `order`: of a disk; `stick`: of a stick."""
+    return {
+        "order": cluster.asked("install", {}),
+        "stick": cluster.asked("stick", {}),
+        "reboot": cluster.asked("install_reboot", False),
+        "run_id": cluster.asked("run_id", ""),
+        "store": cluster.plain["images"]["store"],
+    }
+
+
 def image_build(cluster: Cluster, _host: Host) -> dict[str, Any]:
     """The role `image_build`."""
     asked = cluster.asked

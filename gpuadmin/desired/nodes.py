@@ -21,7 +21,7 @@ _EPOCH = date(1970, 1, 1)
 def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `node_state`. `person`: whom to diagnose (name, uid); empty: only the host."""
     site = cluster.plain
-    homes, copies = site["homes"], site["backups"]["copies"]
+    homes, copies = site["homes"], cluster.backups(host)
     docker = cluster.docker_data(host)
     disks = [
         *cluster.storage(host, [{"name": "homes", "path": homes["export"]}], []),
@@ -54,7 +54,7 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         "languages": cluster.languages,
         "upgrade": cluster.asked("upgrade", {}),
         "people_homes": homes["path"],
-        "people": _of_people(cluster, host),
+        "people": _people_places(cluster, host),
         "servers": cluster.addresses("storage"),
         "nodes": [{"name": one.name, "address": one.cluster_address} for one in cluster.members("gpu")],
         **cluster.uids,
@@ -88,7 +88,7 @@ def _admin(one: DeclaredAdmin) -> dict[str, Any]:
     return {"name": one.name, "uid": one.uid, "keys": list(one.keys), "sudo": one.sudo, "expires": expires}
 
 
-def _of_people(cluster: Cluster, host: Host) -> list[str]:
+def _people_places(cluster: Cluster, host: Host) -> list[str]:
     """Directories with one of each person's in them; homes only where they are served, and not on each node."""
     site = cluster.plain
     return [*cluster.own_scratch(host), *cluster.storage(host, [site["homes"]["export"]], [])]
@@ -105,7 +105,7 @@ def _aside(cluster: Cluster, host: Host) -> list[str]:
         *cluster.storage(host, [*stored, cluster.archive], []),
         *cluster.storage(host, [one["path"] for one in shares(cluster) if not one["backup"]], []),
         *(one["where"] for one in mounts(cluster, host)["wanted"]),
-        *([site["backups"]["copies"]] if "backup" in host.groups else []),
+        *([cluster.backups(host)] if "backup" in host.groups else []),
     ]
 
 

@@ -76,10 +76,11 @@ def homes_client(cluster: Cluster, _host: Host) -> dict[str, Any]:
         "path": homes["path"],
         "export": homes["export"],
         "server": None if server is None else server.cluster_address,
+        "former": cluster.asked("former", {}),
     }
 
 
-def homes_server(cluster: Cluster, _host: Host) -> dict[str, Any]:
+def homes_server(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `homes_server`."""
     homes = cluster.plain["homes"]
     return {
@@ -92,6 +93,7 @@ def homes_server(cluster: Cluster, _host: Host) -> dict[str, Any]:
         "forget": cluster.asked("forget", []),
         "clients": cluster.addresses("gpu"),
         "shared": shares(cluster),
+        "read_only": host.variables.get("homes_read_only") is True,
     }
 
 

@@ -27,7 +27,7 @@ def document(state: State, settings: Settings, facts: Facts) -> dict[str, Any]:
     found = next((one for one in facts.backups() if one["name"] == decision.backup), None)
     wiped: list[dict[str, Any]] = []
     gone = WIPE in state.done
-    for one, name in [(leaver, name) for leaver in decision.leaving for name in _of(leaver, found)]:
+    for one, name in [(leaver, name) for leaver in decision.leaving for name in _list_homes(leaver, found)]:
         home = None if found is None else found["homes"].get(name)
         wiped.append(
             {
@@ -74,7 +74,7 @@ def _of_home(home: Mapping[str, Any] | None, facts: Facts, *, gone: bool) -> str
     return "wiped" if gone else "kept"
 
 
-def _of(one: Leaver, backup: Mapping[str, Any] | None) -> list[str]:
+def _list_homes(one: Leaver, backup: Mapping[str, Any] | None) -> list[str]:
     """Somebody's home, and what of theirs was beside it when it was backed up: such a name has a dot, a user's has
     not."""
     homes = (backup or {}).get("homes", {})

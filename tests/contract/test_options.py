@@ -78,6 +78,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     bmc = "gpu: {hosts: {node1: {bmc: {kind: wol, mac: '02:00:5e:00:53:01'}}}}\n"
     (found / "inventory/bmc.yml").write_text(bmc)
     (found / "inventory/queue.yml").write_text(queue)
+    (found / "inventory/backup.yml").write_text("backup: {hosts: {node2: {}}}\n")
     (found / "metrics_secret").write_text("00" * SECRET_BYTES)
     (found / "metrics_secret").chmod(0o600)
     with (found / "gpuadmin.yml").open("a", encoding="utf-8") as stream:

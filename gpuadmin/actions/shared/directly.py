@@ -39,7 +39,7 @@ def answer(site: Site, name: str, report: str, command: str) -> RunResult | None
         why = "timed out" if code is None else complaint
         silent = RunResult({name: HostResult("unreachable", message=unreachable_message(why))})
         return AdminKeys.of([host], site.settings.admin.ssh_key, None).blamed(silent)
-    return _said(name, report, output) if code == 0 else None
+    return _parse(name, report, output) if code == 0 else None
 
 
 def _over_ssh(site: Site, name: str) -> list[str]:
@@ -50,7 +50,7 @@ def _over_ssh(site: Site, name: str) -> list[str]:
     return [require_ssh(), *shared(site.known_hosts, keys, " ".join(line)), *line]
 
 
-def _said(name: str, report: str, output: str) -> RunResult | None:
+def _parse(name: str, report: str, output: str) -> RunResult | None:
     """What an answer says; None for one that is not understood."""
     try:
         said = json.loads(output.strip().rpartition("\n")[2])  # a login may have printed something before

@@ -15,6 +15,7 @@ from gpuadmin.auditing.hardware import FILE, load
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import Site, load_site
 from gpuadmin.console import echo, echo_document
+from gpuadmin.options import Options
 from gpuadmin.reading import expanded
 from gpuadmin.report import local_document
 from gpuadmin.templates import load_report_template
@@ -22,13 +23,12 @@ from gpuadmin.templates import load_report_template
 _MARK = "<!-- made by gpuadmin audit --labels -->\n"
 
 
-def write_labels(site: str | None, patterns: Sequence[str], output: Path, *, as_json: bool) -> int:
-    """Write a page of labels for all hosts, or those that are named, into `output`; no host is asked. Returns the exit
-    code. Raises ConfigError for a name that the inventory does not have.
-    """
-    found = load_site(site)
+def write_labels(options: Options, patterns: Sequence[str], output: Path) -> int:
+    """Write a page of labels for all hosts, or those that are named; no host is asked. Returns the exit code."""
+    found = load_site(options.site)
+    allowed = found.inventory.limited(options.limit)
     named = [host for part in patterns for host in found.inventory.limited(part, "HOST")]
-    hosts = list({host.name: host for host in named or found.inventory.hosts}.values())
+    hosts = [host for host in {one.name: one for one in named or allowed}.values() if host in allowed]
     labels = _list_labels(found, hosts)
     address = find_dashboard_address(found) if dashboard_host(found) is not None else ""
     code = segno.make(address, micro=False).svg_inline(scale=3, border=0) if address else ""
@@ -39,7 +39,7 @@ def write_labels(site: str | None, patterns: Sequence[str], output: Path, *, as_
     if unknown := [label["name"] for label in labels if not label["serial"]]:
         echo(f"Note: {FILE} has no serial number of {', '.join(unknown)}: gpuadmin audit --record", err=True)
     document = local_document("audit", {"labels": labels, "page": address, "file": str(path)}, site=found.directory)
-    echo_document(document if as_json else str(path))
+    echo_document(document if options.json else str(path))
     return 0
 
 

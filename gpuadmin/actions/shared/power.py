@@ -70,7 +70,7 @@ class PowerRequest:
     at: str | None
     force: bool
     idle: int | None = None
-    place: str = ""
+    place: str | None = None
 
 
 def switch(options: Options, request: PowerRequest) -> int:
@@ -126,7 +126,7 @@ def _find_turns(session: Session) -> dict[str, str]:
     return turns
 
 
-def find_targets(session: Session, patterns: Sequence[str], place: str = "") -> list[Target]:
+def find_targets(session: Session, patterns: Sequence[str], place: str | None = None) -> list[Target]:
     """The hosts that are meant, each once; of `place` alone where it is given. Raises ConfigError for one that is in
     none of the groups, and for none.
     """
@@ -140,9 +140,9 @@ def find_targets(session: Session, patterns: Sequence[str], place: str = "") -> 
     targets = [
         Target(host.name, host.cluster_address, "gpu" in host.groups, bool({"storage", "backup"} & set(host.groups)))
         for host in found.values()
-        if host.name in allowed and place in str(host.variables.get("place") or "")
+        if host.name in allowed and (place is None or (place and place in str(host.variables.get("place") or "")))
     ]
-    if not targets and place:
+    if not targets and place is not None:
         raise ConfigError(f"--place {place!r}: no host of {' '.join(patterns)} has this in its place",
                           hint="gpuadmin audit shows the places of the inventory")  # fmt: skip
     if not targets:
@@ -187,7 +187,7 @@ def _plan(session: Session, request: PowerRequest, decision: Decision, at: datet
             "no other run can change the site meanwhile"
         )
     if request.idle is not None and len(decision.hosts) < request.idle:
-        builder.warn(f"only {counted(len(decision.hosts), 'node')} of the {request.idle} that you want can go")
+        builder.warn(f"only {len(decision.hosts)} of the {request.idle} nodes that you want can go")
     if request.action == "shutdown" and decision.steps:
         builder.warn("gpuadmin power on switches on those that have a bmc; others by hand, storage first")
     return builder

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.queue import ask, controller
 from gpuadmin.announcements import Announcement, Window
 from gpuadmin.answers import Answers
 from gpuadmin.common.records.queue import WINDOW, Reservation
+from gpuadmin.common.text import listed
 from gpuadmin.config.queue import takes_jobs
+from gpuadmin.errors import ConfigError
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session
@@ -38,6 +41,12 @@ def plan_window(session: Session, builder: PlanBuilder, one: Announcement) -> No
     itself = one.window.verb and timers and "windows" in timers.verbs
     how = "the monitor host begins it" if itself else f"gpuadmin maintain --begin {one.id}"
     builder.add("site", f"at {clock(one.window.begin)}: {work} ({how})")
+    named = _find_named(session, one.window.verb)
+    # guard: a window's verb names no node that nobody announced
+    if others := [name for name in named if name not in one.hosts]:
+        raise ConfigError(f"{work}: {listed(others)} would be in no window", hint="announce it for that node, too")
+    if one.window.verb and not named:
+        builder.warn(f"{work} names none of these nodes: it acts on all that it finds")
     if itself:
         builder.warn("the monitor host has it from the site's repository: commit announcements.jsonl, and push it")
     queued = _find_queued(session, one)
@@ -50,6 +59,18 @@ def plan_window(session: Session, builder: PlanBuilder, one: Announcement) -> No
                 builder.warn(f"{job['user']}'s job {job['id']} on {job['nodes']} goes on until {clock(job['end'])}")
     for why in answers.unknown.values():
         builder.warn(f"nobody knows whose jobs run into it: {why}")
+
+
+def _find_named(session: Session, verb: Sequence[str]) -> list[str]:
+    """The nodes that a verb's words name, as arguments or after `--limit=`."""
+    nodes, found = session.site.inventory.group("gpu"), set[str]()
+    for word in verb[1:]:
+        pattern = word.partition("=")[2] if word.startswith("-") else word
+        if not pattern:
+            continue
+        with suppress(ConfigError):  # it is no host's name, but that of an image, or an option's value
+            found |= {host.name for host in session.site.inventory.limited(pattern)}
+    return [host.name for host in nodes if host.name in found]
 
 
 def hold(session: Session, one: Announcement, instead: Announcement | None) -> RunResult | None:

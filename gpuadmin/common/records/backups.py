@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Optional
 
@@ -62,6 +62,25 @@ class BackupOrder:
     only: Optional[Sequence[str]] = None
     #: One word for this run of gpuadmin, the same where Ansible asks once more because ssh broke.
     run_id: str = ""
+
+
+@dataclass(frozen=True)
+class PromoteOrder:
+    """Serve homes from writable snapshots of the second copies that are here, in place of the host that sent them.
+
+    What is in the homes' place keeps another name. The work runs in the unit ``gpuadmin-promote.service``.
+    """
+
+    #: Directory of homes.
+    root: str
+    #: Directory of second copies.
+    directory: str
+    #: The name of the host that served the homes.
+    former: str
+    #: Home → the name of the copy that it is made from.
+    homes: Mapping[str, str]
+    #: Mount point that must be mounted.
+    mountpoint: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -56,3 +56,16 @@ class HomesOrder:
     forget: Sequence[str] = ()
     #: Directories that several people share. What is there and not in this list stays, and is reported.
     shared: Sequence[SharedDirectory] = ()
+
+
+@dataclass(frozen=True)
+class FormerOrder:
+    """Let go of homes that another host serves from now on, or look who has files there.
+
+    Nobody waits for a server that is away. It fails where that one still serves. The report has who held what.
+    """
+
+    #: The address of the host that serves no more.
+    server: str
+    #: The directory that it exported from.
+    above: str

@@ -36,6 +36,16 @@ class Power:
 
 
 @dataclass(frozen=True)
+class FormerHomes:
+    """What is mounted from a storage host that is to serve no more. `answers`: its NFS port does, from here. `held`:
+    whose processes have files there, or stand there."""
+
+    answers: bool
+    mounts: list[str] = field(default_factory=list)
+    held: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Supply:
     """A host as its BMC has it. `answers`: its ssh does, where its BMC was asked from. `problem`: why the state is not
     known, or what kept it from being switched."""

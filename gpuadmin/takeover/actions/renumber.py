@@ -103,7 +103,7 @@ def renumber(options: Options, names: Sequence[str], renames: Sequence[str] = ()
         session.save(registry, forget=sorted({*moves.people, *begun}))
         shut = {host: _document("give-up", {}) for host in opening if host not in moves.closed(seen)}
         if session.check:
-            variables = {"gpuadmin_renumber": shut | _given(session, seen, moves, wanted, "arm")["gpuadmin_renumber"]}
+            variables = {"gpuadmin_renumber": shut | _orders(session, seen, moves, wanted, "arm")["gpuadmin_renumber"]}
             run = session.run(PLAYBOOK, list(variables["gpuadmin_renumber"]), variables, check=True)
             return report(session, run, _result(moves, seen))
         if shut:
@@ -220,7 +220,7 @@ def _document(
     }
 
 
-def _given(
+def _orders(
     session: Session, seen: Mapping[str, Any], moves: Moves, wanted: Mapping[str, int], step: str
 ) -> dict[str, Any]:
     """What the hosts are asked to do. Whoever has no account there is named with the uid that their files have."""
@@ -258,18 +258,18 @@ def _perform(
     """Close them on all hosts, boot those where ids change, open them; if one cannot be closed, none is changed."""
     fresh = Moves(moves.closed(seen), moves.left)
     hosts = list(fresh.hosts)
-    variables = _given(session, seen, fresh, wanted, "close")
+    variables = _orders(session, seen, fresh, wanted, "close")
     closed = session.run(PLAYBOOK, hosts, variables, check=False, doing="Closing the accounts")
     late = {} if _failed(closed) else _asked_meanwhile(session, seen, moves)
     if _failed(closed) or late:
         if not under_way:  # guard: who is half renumbered somewhere is opened nowhere -> True
-            variables = _given(session, seen, fresh, wanted, "give-up")
+            variables = _orders(session, seen, fresh, wanted, "give-up")
             # guard: what was closed for nothing is opened again
             session.run(PLAYBOOK, hosts, variables, check=False, doing="Opening them again")
         if late:
             raise RefusedError("; ".join(f"{name} {words}" for name, words in sorted(late.items())))
         return report(session, closed, {}, advice=f"the table says why; {GO_ON if under_way else NOBODY}")
-    documents = _given(session, seen, fresh, wanted, "arm")["gpuadmin_renumber"]
+    documents = _orders(session, seen, fresh, wanted, "arm")["gpuadmin_renumber"]
     documents |= {host: _document("arm", {}) for host in under_way}
     booted = [host for host in documents if host in boot.decision.hosts]
     armed: dict[str, HostResult] = {}

@@ -187,7 +187,8 @@ def test_labels_show_what_is_recorded_as_text_and_ask_no_host(ansible: Ansible, 
     assert "rack &lt;b&gt;2" in text
     assert "S/N ABC&lt;1&gt;\\x1b" in text
     assert "storage1" not in text
-    assert cli("audit", "--labels", str(page))[0] == 0  # its own page is written again
+    assert cli("audit", "--labels", str(page), "--limit", "storage1")[0] == 0  # its own page is written again
+    assert "node1" not in page.read_text()
     page.write_text("mine")
     assert cli("audit", "--labels", str(page))[0] == 2
     assert page.read_text() == "mine"

@@ -114,6 +114,16 @@ def test_it_is_moved_and_called_off(ansible: Ansible, cli: Cli) -> None:
     assert [one.window is not None for one in Announcements.of(site)] == [True, True]
 
 
+@pytest.mark.holds("a window's verb names no node that nobody announced")
+@pytest.mark.parametrize("verb", [["reboot", "node2"], ["reboot", "all"], ["provision", "--limit=gpu"]], ids=" ".join)
+def test_a_verb_for_nodes_that_nobody_announced_is_refused(ansible: Ansible, cli: Cli, verb: list[str]) -> None:
+    prepare(ansible)
+    code, _, err = cli(*WINDOW, "--", *verb)
+    assert (code, "node2 would be in no window" in err, ansible.asked) == (2, True, []), err
+    out = cli(*WINDOW, "--", "push-image", "trixie")[1]
+    assert "gpuadmin push-image trixie names none of these nodes: it acts on all that it finds" in out
+
+
 @pytest.mark.holds("what runs in a window is what was asked for")
 def test_the_same_window_with_another_verb_is_said(ansible: Ansible, cli: Cli) -> None:
     prepare(ansible)

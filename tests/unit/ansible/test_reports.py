@@ -49,6 +49,7 @@ from gpuadmin.diagnosis.restarting import plan_restarts
 from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
 from gpuadmin.display import make_console
 from gpuadmin.errors import ConfigError
+from gpuadmin.images.install import choose_disk, describe_disk
 from gpuadmin.images.prune import prune_store
 from gpuadmin.images.push import plan_push
 from gpuadmin.jsontext import json_text
@@ -134,6 +135,7 @@ GOOD: dict[str, Any] = {
     },
     "switch": {"seconds": {"fetch": 3.5}, "booted": True},
     "power": {"people": ["minji"], "clients": ["10.0.0.1"], "jobs": [], "unknown": {}},
+    "former_homes": {"answers": False, "mounts": ["/home"], "held": {"minji": ["vim (4711)"]}},
     "bmcs": {"gpu1": {"state": "on", "answers": False, "problem": "curl: (7) Failed to connect"}},
     "grants": {"access": "granted", "gpus": ["GPU-1"], "grants": [
         {"id": "a1", "user": "minji", "uid": 20000, "gpus": ["GPU-1"], "begin": 1, "until": 2, "who": "root@nas",
@@ -194,6 +196,11 @@ GOOD: dict[str, Any] = {
     "moved": {"parts": [{"name": "minji", "host": "honest", "checksum": "c", "missing": 1}], "problems": {"jiho": "x"},
               "closed": ["minji"], "working": True},
     "move_key": "ssh-ed25519 " + "A" * 68,
+    "machine": {
+        "image": "one",
+        "disks": [{"names": ["nvme-A_1"], "size": 9, "model": "A", "parts": ["sda1: ext4, 1 GB"], "busy": ""}],
+    },
+    "made": {"host_key": "ssh-ed25519 " + "A" * 68, "path": "/x", "bytes": 9, "sha256": "0" * 64},
     "root_docker": {
         "running": True, "problem": "",
         "containers": [{
@@ -363,6 +370,13 @@ def _move_homes(found: RunResult) -> None:
     json_text([dict(found.reported("moved")), dict(found.reported("move_key"))])
 
 
+def _install(found: RunResult) -> None:
+    for machine in Answers.of(found.hosts, HOSTS, "machine").known.values():
+        with suppress(ConfigError):
+            json_text(describe_disk(choose_disk(machine, "nvme-A_1")))
+    json_text([dict(made) for made in Answers.of(found.hosts, HOSTS, "made").known.values()])
+
+
 def _move_docker(found: RunResult) -> None:
     answers = Answers.of(found.hosts, HOSTS, "root_docker")
     for host, look in answers.known.items():
@@ -377,7 +391,7 @@ def _move_docker(found: RunResult) -> None:
 READERS: tuple[Callable[[RunResult], None], ...] = (
     _reset, _images, _power, _gpus, _diagnosis, _status, _people, _idle, _disk, _command, _measured, _privileges,
     _settings, _audit,
-    _adoption,
+    _adoption, _install,
     _renumber,
     _move_homes,
     _move_docker,

@@ -38,6 +38,20 @@ def of(host: str, request: dict[str, Any] | None = None, **site: Any) -> dict[st
     return variables(cluster, one)
 
 
+def test_a_host_that_was_promoted_has_the_copies_as_its_backups() -> None:
+    own = ({"backups_directory": "/srv/backups", "homes_read_only": True}, {"backups_directory": "/srv/storage/copies"})
+    hosts = (Host("nas2", ("storage",), own[0]), Host("nas1", ("backup",), own[1]))
+    cluster = Cluster(Settings.model_validate({"name": "lab"}), hosts)
+    new, old = (variables(cluster, one) for one in hosts)
+    assert (new["backups_directory"], new["homes_server_read_only"]) == ("/srv/backups", True)
+    assert new["backups_copies"] == old["backups_directory"] == "/srv/storage/copies"
+    assert {"name": "second copies", "path": "/srv/storage/copies"} in old["node_state_disks"]
+    # one that does not answer yet is not asked to take copies
+    asked = {"gpuadmin_former": {"absent": "nas1"}}
+    remotes = [variables(Cluster(cluster.site, hosts, one), hosts[0])["backups_remote"] for one in ({}, asked)]
+    assert (remotes[0]["host"], remotes[1]) == ("nas1", None)
+
+
 #: Host, variable, what it is on a new site, where nobody asks for anything.
 NEW: list[tuple[str, str, Any]] = [
     ("gpu1", "accounts_login", True),

@@ -139,7 +139,7 @@ def _mounted(mount: mounts.Mount) -> str:
     )
 
 
-def _there(homes: int, name: str, uid: int, skeleton: str) -> Place:
+def _look_at(homes: int, name: str, uid: int, skeleton: str) -> Place:
     """What the storage host has at a home's place."""
     try:
         os.stat(name, dir_fd=homes, follow_symlinks=False)
@@ -166,7 +166,7 @@ def storage(path: str, wanted: Mapping[str, int], skeleton: str, state: str) -> 
         report["free"] = max(space.f_bavail * space.f_frsize - read_free_reserve(homes), 0)
         for name, uid in wanted.items():
             try:
-                report["there"][name] = _there(homes, name, uid, skeleton)
+                report["there"][name] = _look_at(homes, name, uid, skeleton)
             except (NodeError, OSError) as error:
                 report["problems"][name] = in_words(error)
         for one in parts:

@@ -7,12 +7,14 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
+    bootdisk,
     grubenv,
     publish,
     records,
@@ -225,3 +227,34 @@ def confirm(node: Node) -> None:
 
 
 __all__ = ["Node", "World", "confirm", "run", "sign"]
+
+
+#: The admin's, which comes to new disks.
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGY0mNRDSXyXVOc7Yhx1gHKkQyQ0Zp3mG2oWnJ1pV5bN"
+
+
+def say_nothing(text: str) -> None: ...
+
+
+def with_factory(root: Path) -> None:
+    """Give a root what a new /var begins with."""
+    (root / "usr/share/gpuadmin/factory-var/lib/dpkg").mkdir(parents=True)
+    (root / "usr/share/gpuadmin/factory-var/spool/odd").mkdir(parents=True)
+
+
+@pytest.fixture(scope="session")
+def image(world: World) -> World:
+    """With the image `fresh`, which a new disk can be made of."""
+    if not (world.store / "fresh").exists():  # another file's tests have made it
+        world.make("fresh", with_factory, [], full=True)
+    return world
+
+
+@contextmanager
+def mounted(disk: Path, start: int, at: Path) -> Iterator[Path]:
+    at.mkdir()
+    run("mount", "-o", f"loop,offset={start * bootdisk.MIB}", disk, at)
+    try:
+        yield at
+    finally:
+        run("umount", at)

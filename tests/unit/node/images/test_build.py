@@ -97,6 +97,34 @@ def test_pipes_and_sockets_of_a_package_end_no_build(tmp_path: Path) -> None:
     assert [one.name for one in (tmp_path / "factory/spool").iterdir()] == ["main.cf"]
 
 
+def test_directories_of_packages_are_kept_for_new_disks(tmp_path: Path) -> None:
+    """As they are on the golden node, with nothing that is in them, and nothing that packages do not have."""
+    root, var = tmp_path / "root", tmp_path / "var"
+    (root / "usr/lib/sysimage/dpkg/info").mkdir(parents=True)
+    (root / "usr/lib/sysimage/dpkg/info/nfs.list").write_text(
+        "/.\n/usr\n/var\n/var/lib/nfs\n/var/lib/nfs/sm\n/var/lib/gone\n/var/lib/file\n/var/lib/link\n/var/lib/old\n"
+    )
+    for name in ("lib/nfs/sm", "lib/private/minji", "lib/old", "elsewhere"):
+        (var / name).mkdir(parents=True)
+    (var / "lib/link").symlink_to("../elsewhere")
+    for name in ("lib/file", "lib/nfs/state", "lib/nfs/sm/host"):
+        (var / name).write_text("this node's")
+    (var / "lib/nfs/sm").chmod(0o700)
+    os.chown(var / "lib/nfs/sm", 107, 108)
+    factory = root / "usr/share/gpuadmin/factory-var"
+    (factory / "lib/old").mkdir(parents=True, mode=0o711)
+    assert build.collect_directories(str(root), str(var)) == 2
+    assert sorted(str(path.relative_to(factory)) for path in factory.rglob("*")) == [
+        "lib",
+        "lib/nfs",
+        "lib/nfs/sm",
+        "lib/old",
+    ]
+    facts = (factory / "lib/nfs/sm").stat()
+    assert (facts.st_uid, facts.st_gid, facts.st_mode & 0o777) == (107, 108, 0o700)
+    assert (factory / "lib/old").stat().st_mode & 0o777 == 0o711, "what a build put there stays"
+
+
 def driver(root: Path, module: str | None, libraries: str = "550.163.01") -> None:
     """Put a driver into a root: its libraries, and a module, whose version a test says (see ``versions``)."""
     base, kernel = root / "usr/lib/x86_64-linux-gnu", root / "usr/lib/modules/6.1.0"

@@ -27,7 +27,7 @@ USAGE = (
     "       cli.py me [check | disk | free | limits | top | web] [--language ko|en]\n"
     "       cli.py apply-limits | count-updates | keep-room | web-links | fetch-cluster\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
-    "       cli.py take-identity | trial-gate | trial-deadline | site-history"
+    "       cli.py take-identity | trial-gate | trial-deadline | site-history | homes-mine"
 )
 #: What takes no arguments, by the file whose `main` it is.
 PLAIN_COMMANDS = {
@@ -50,6 +50,7 @@ PLAIN_COMMANDS = {
     "queue-notices": ".slurm.notices",
     "queue-door": ".slurm.web_door",
     "site-history": ".site_history",
+    "homes-mine": ".backups.promoting",
 }
 IMAGE_COMMANDS = (
     "take-identity",

@@ -21,15 +21,17 @@ TAKEOVER = "gpuadmin.takeover.node"
 #: Room → the operations in its `operations.py`.
 ROOMS = {
     ".accounts": ("accounts", "admin_account", "admins", "docker_restart"),
-    ".backups": ("backup", "restore_home"),
+    ".backups": ("backup", "promote_homes", "restore_home"),
     ".bmcs": ("bmcs",),
     ".diagnosis": ("diagnosis",),
     ".disk": ("disk_amounts", "disk_usage"),
     ".gpus": ("burn_in", "gpu_driver", "gpu_gate", "gpu_grants", "gpus"),
-    ".homes": ("homes",),
+    ".homes": ("former_homes", "homes"),
     ".host": ("audit", "homes_release", "host_facts", "host_status", "unused_mounts", "shutdown_facts", "upgrade"),
     ".host_settings": ("host_settings",),
-    ".images": ("image_facts", "image_job", "image_layout", "image_relay", "image_store"),
+    ".images": (
+        "image_facts", "image_job", "image_layout", "image_relay", "image_store", "install", "stick",
+    ),
     ".limits": ("disk_room", "limits"),
     ".logins": ("announcements", "login_access", "sessions", "sshd_keys", "tell"),
     ".metrics": ("gpu_mig", "idle", "measured"),
@@ -38,7 +40,7 @@ ROOMS = {
     ".slurm": ("slurm_accounts", "slurm_drain", "slurm_exception", "slurm_nodes", "slurm_order", "slurm_queue"),
     ".wipe": ("leftovers", "term_facts", "wipe_homes", "wipe_scratch"),
     TAKEOVER: ("adoption", "move_docker", "move_homes", "renumber"),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from ..each import MEMORY, bound_memory
 from ..errors import NodeError, in_words
 from ..fields import home_owner
 from ..files import flocked, write_atomic
+from ..paths import STATE
 from . import arriving, backup_set, making, pruning, received, sending
 from .backup_set import Backup
 from .copy_stream import BOUNDS, Bounds, copy_stream
@@ -33,6 +34,7 @@ from .wire import Link
 
 PER_DAY = 48  # sets that are taken in 24 hours: a timer of every hour, and as many again
 LOCK = ".lock"
+PROMOTED = f"{STATE}/promoted.json"  # this host serves homes in place of the one that sends it copies
 ALIVE = 60.0  # seconds between two signs of life
 UNKNOWN = (
     "not understood; what an older gpuadmin asked for has changed: gpuadmin provision brings both hosts up to date"
@@ -59,8 +61,13 @@ def serve(directory: str, request: str, stdin: int = 0, stdout: int = 1, setting
     arriving.make_own(directory)
     if verb == "list" and not rest:
         return json.dumps({"sets": {one.name: backup_set.document(one) for one in backup_set.complete(directory)}})
+    serves = os.path.lexists(PROMOTED)
+    if verb == "serves" and not rest:
+        return json.dumps({"serves": serves})
     if not rest or not backup_set.NAME.match(rest[0]):
         raise NodeError(UNKNOWN)
+    if serves and verb != "send":  # guard: a host that serves homes takes no copies of older ones
+        raise NodeError("this host serves the homes itself now (gpuadmin promote): it takes no copies")
     name, rest = rest[0], rest[1:]
     if verb == "begin" and not rest:
         with flocked(os.path.join(directory, LOCK), settings.wait):

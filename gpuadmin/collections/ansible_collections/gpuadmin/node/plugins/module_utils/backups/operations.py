@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuadmin.common.records.backups import BackupOrder, RestoreOrder
+from gpuadmin.common.records.backups import BackupOrder, PromoteOrder, RestoreOrder
 
 from .. import background, mounts
 from ..answer import Answer
 from ..errors import nothing_begun
 from ..operation import operation
-from . import actions, jobs, restore
+from . import actions, jobs, promoting, restore
 
 
 @operation("backup", BackupOrder, role="backups")
@@ -39,3 +39,12 @@ def restore_home(document: RestoreOrder, check: bool) -> Answer:
         order = replace(document, backup=backup.name, run_id="")
         restored = background.perform(job, jobs.restore_home, order, start=document.run_id)
     return Answer(operations, {"restored": restored, "problems": []})
+
+
+@operation("promote_homes", PromoteOrder, role="backups")
+def promote_homes(document: PromoteOrder, check: bool) -> Answer:
+    with nothing_begun():
+        plan = promoting.look(document)
+    if not check and plan.operations:  # guard: a check makes no homes -> True
+        background.perform("promote", promoting.execute, document)
+    return Answer(plan.operations, {"problems": []})

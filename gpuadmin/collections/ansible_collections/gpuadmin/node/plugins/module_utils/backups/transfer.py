@@ -106,8 +106,8 @@ def _status(called: subprocess.Popen[bytes], link: Link) -> int | None:
     return status
 
 
-def _answer(remote: Remote, *arguments: str, data: bytes = b"") -> Mapping[str, object]:
-    with asked(remote, *arguments) as link:
+def _answer(remote: Remote, *arguments: str, data: bytes = b"", seconds: float | None = None) -> Mapping[str, object]:
+    with asked(remote, *arguments, seconds=seconds) as link:
         link.say(data)
         link.close()
         try:
@@ -140,6 +140,11 @@ def sets(remote: Remote, directory: str) -> dict[str, Backup]:
         except NodeError:
             continue  # another version made it, or the host lies: the other sets count all the same
     return result
+
+
+def serves(remote: Remote, seconds: float) -> bool:
+    """Whether the other host serves the homes itself by now (`gpuadmin promote`). Raises NodeError."""
+    return _answer(remote, "serves", seconds=seconds).get("serves") is True
 
 
 def newest(user: str, directory: str, remote: Remote, name: str = "") -> Backup | None:

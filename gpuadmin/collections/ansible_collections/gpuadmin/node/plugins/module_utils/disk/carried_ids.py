@@ -107,10 +107,10 @@ def look(
 def _is_local(path: str, table: list[mounts.Mount]) -> bool:
     """Whether a directory is there, on a disk of this host: what comes by the network is looked at where it is."""
     under = mounts.nearest(path, table)
-    return under is not None and not mounts.NETWORK.match(under.fstype) and under.fstype != "autofs" and _there(path)
+    return under is not None and not mounts.NETWORK.match(under.fstype) and under.fstype != "autofs" and _is_dir(path)
 
 
-def _there(path: str) -> bool:
+def _is_dir(path: str) -> bool:
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError:

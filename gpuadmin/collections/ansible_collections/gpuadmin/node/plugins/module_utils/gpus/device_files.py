@@ -20,12 +20,12 @@ _MINOR = re.compile(r"(?m)^Device Minor:\s*([0-9]{1,3})\s*$")
 def _parts(root: str) -> set[str]:
     """The files that open parts of divided GPUs: for those that are there now the driver says which."""
     base = "capabilities/gpu*/mig/gi*"
-    texts = [*_said(root, f"{base}/access"), *_said(root, f"{base}/ci*/access")]
+    texts = [*_read_files(root, f"{base}/access"), *_read_files(root, f"{base}/ci*/access")]
     minors = [found[1] for _path, text in texts if (found := _CAPABILITY.search(text))]
     return {f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in minors}
 
 
-def _said(root: str, pattern: str) -> Iterator[tuple[str, str]]:
+def _read_files(root: str, pattern: str) -> Iterator[tuple[str, str]]:
     """The driver's files of this pattern, each with what is in it."""
     for path in sorted(glob.glob(os.path.join(glob.escape(root), "proc/driver/nvidia", pattern))):
         try:
@@ -47,7 +47,7 @@ def all_files(settings: Settings, there: Mapping[str, Sequence[str]], root: str 
 
 def model(root: str = "/") -> str | None:
     """What the GPUs are called, as the driver's files have it; None where they differ, or none is there."""
-    names = [_MODEL.search(text) for _path, text in _said(root, "gpus/*/information")]
+    names = [_MODEL.search(text) for _path, text in _read_files(root, "gpus/*/information")]
     found = {None if named is None else named[1] for named in names}
     return found.pop() if len(found) == 1 else None
 
@@ -61,7 +61,7 @@ def gpus(settings: Settings, root: str = "/") -> Mapping[str, list[str]]:
     if settings.gpus is not None:
         return {name: list(paths) for name, paths in settings.gpus.items()}
     found = {}
-    for path, text in _said(root, "gpus/*/information"):
+    for path, text in _read_files(root, "gpus/*/information"):
         uuid, minor = _UUID.search(text), _MINOR.search(text)
         if uuid is None or minor is None:
             continue  # it does not answer; what has no name is granted to nobody

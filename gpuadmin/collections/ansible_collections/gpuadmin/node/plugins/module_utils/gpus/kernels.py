@@ -104,7 +104,7 @@ def problems(installed: Installed, *, expected: bool = False) -> list[str]:
     for kernel, modules in installed.modules.items():
         if not modules:  # guard: each kernel of an image has the driver's module
             wrong.append(
-                f"kernel {kernel} has no module nvidia{_of(versions, ', and ')}: install its headers and "
+                f"kernel {kernel} has no module nvidia{_libraries(versions, ', and ')}: install its headers and "
                 f"`dkms autoinstall -k {kernel}`, or remove this kernel"
             )
         for path, version in modules.items():
@@ -112,7 +112,7 @@ def problems(installed: Installed, *, expected: bool = False) -> list[str]:
                 wrong.append(f"kernel {kernel}: modinfo finds no version in {path}: build it again")
             elif versions and version not in versions:  # guard: the module of each kernel is of the libraries' version
                 wrong.append(
-                    f"kernel {kernel}: its module nvidia is {version}{_of(versions, ', ')}: "
+                    f"kernel {kernel}: its module nvidia is {version}{_libraries(versions, ', ')}: "
                     f"`dkms autoinstall -k {kernel}` with the module's package of the libraries' version"
                 )
     return wrong
@@ -142,7 +142,7 @@ def other_version(installed: Installed, wanted: str) -> list[str]:
     ]
 
 
-def _of(versions: set[str], before: str) -> str:
+def _libraries(versions: set[str], before: str) -> str:
     return f"{before}the libraries are {', '.join(sorted(versions))}" if versions else ""
 
 

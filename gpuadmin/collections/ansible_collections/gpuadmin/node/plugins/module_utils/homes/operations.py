@@ -1,11 +1,11 @@
-"""The operation on homes of the storage host."""
+"""Operations on homes: those of the storage host, and what nodes have of a former one."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
 
-from gpuadmin.common.records.homes import HomesOrder
+from gpuadmin.common.records.homes import FormerOrder, HomesOrder
 
 from ..accounts.renumbered import find_old_ids
 from ..accounts.uids import keep, of_others
@@ -15,7 +15,7 @@ from ..fields import valid_name, whole_number
 from ..mounts import read_mountinfo
 from ..operation import operation
 from ..paths import STATE
-from . import shared
+from . import former, shared
 from .directories import converge
 
 
@@ -55,3 +55,11 @@ def converge_homes(document: HomesOrder, check: bool, state: str = STATE) -> Ans
         answer, diff=plan.diff(), operations=[*answer.operations, *of_all.done],
         conflicts=[*answer.conflicts, *of_all.problems],
     )  # fmt: skip
+
+
+@operation("former_homes", FormerOrder)
+def leave_former_homes(document: FormerOrder, check: bool) -> Answer:
+    found = former.look(document.server, document.above)
+    if not check:  # guard: a check unmounts nothing -> True
+        former.let_go(document.server, document.above)
+    return Answer([f"let {one} go, whose server is away" for one in found.mounts], {"former_homes": found})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import stat
 from collections.abc import Sequence
@@ -149,6 +150,7 @@ def finish(places: Places, settings: ImageSettings, name: str) -> list[str]:
     if btrfs.inspect(new) is None:
         raise NodeError(f"there is no root {name} being built on this node")
     kept = collect_var(places.in_top("incoming", f"{name}.var", "upper"), os.path.join(new, FACTORY))
+    kept += collect_directories(new, places.var)
     check_boots(new, name)
     check_driver(new, name, settings.gpus)  # guard: an image on which GPUs would not work is not tried
     guard.sync(places.top)
@@ -190,4 +192,24 @@ def collect_var(upper: str, factory: str) -> int:
             if kind != stat.S_IFLNK:
                 os.chmod(target, stat.S_IMODE(facts.st_mode))
             count += 1
+    return count
+
+
+def collect_directories(root: str, var: str) -> int:
+    """Keep the directories below /var of a root's packages, as they are here, for new disks; return how many."""
+    listed: set[str] = set()
+    for path in glob.glob(os.path.join(glob.escape(root), "usr/lib/sysimage/dpkg/info/*.list")):
+        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+            listed.update(line[len("/var/") :].rstrip("\n") for line in stream if line.startswith("/var/"))
+    count = 0
+    for name in sorted(listed):  # what is above comes first
+        source, target = os.path.join(var, name), os.path.join(root, FACTORY, name)
+        # guard: of a node's /var only directories of packages come into an image -> os.path.lexists(target)
+        if os.path.islink(source) or not os.path.isdir(source) or os.path.lexists(target):
+            continue
+        facts = os.lstat(source)
+        os.makedirs(target)
+        os.chown(target, facts.st_uid, facts.st_gid)
+        os.chmod(target, stat.S_IMODE(facts.st_mode))
+        count += 1
     return count

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Optional
 
 from gpuadmin.common.records.images import ChainLink, ImageOrder, ImageSettings
+from gpuadmin.common.records.installs import InstallOrder, StickOrder
 
 from .. import background
 from ..answer import Answer
@@ -18,7 +19,7 @@ from ..errors import NodeError, in_words
 from ..files import sync_directory
 from ..operation import operation
 from ..paths import STATE
-from . import chain_key, jobs, layout, relay
+from . import chain_key, jobs, layout, relay, sticks
 from .manifest import digest, load, parse
 from .mounting import mounted
 from .observe import observe
@@ -52,10 +53,14 @@ def report_images(document: ImageFacts, check: bool) -> Answer:
 
 @operation("image_job", ImageOrder)
 def do_job(document: ImageOrder, check: bool) -> Answer:
-    job = jobs.job(document)
+    return attend(jobs.job(document), f"{document.run_id} {document.action}", check, document.wait)
+
+
+def attend(job: background.Job, begun: str, check: bool, wait: int = 5) -> Answer:
+    """Have a job done, and say how far it is where it goes on after some seconds."""
     if check:
         return Answer([job.title], more={"finished": True})
-    done = background.attend(job, f"{document.run_id} {document.action}", document.wait)
+    done = background.attend(job, begun, wait)
     if done is None:
         return Answer(more={"finished": False, "progress": background.progress(job)})
     if done.problem is not None:
@@ -212,3 +217,20 @@ def delete(directory: str) -> None:
             os.unlink(os.path.join(directory, file))
     sync_directory(directory)
     shutil.rmtree(directory)
+
+
+@operation("stick", StickOrder)
+def make_stick(document: StickOrder, check: bool) -> Answer:
+    return attend(sticks.job(document), document.run_id, check)
+
+
+@operation("install", InstallOrder)
+def install(document: InstallOrder, check: bool) -> Answer:
+    if not check:
+        return attend(sticks.job(document), document.run_id, check)
+    report: dict[str, object] = {"machine": asdict(sticks.look_at_machine())}
+    try:
+        done = sticks.install(document, check=True)["operations"] if document.disk else []
+        return Answer(done, report, more={"finished": True})
+    except NodeError as error:  # what the machine has is said all the same
+        return Answer(report=report, problem=str(error))

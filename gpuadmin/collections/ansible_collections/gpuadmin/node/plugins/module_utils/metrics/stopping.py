@@ -87,7 +87,7 @@ class Stopper:
         refused = {one: why for one in targets if (why := self._refused(one, since, seen))}
         agreed = [one for one in targets if one not in refused]
         # the collector saw them, and what nobody granted cannot be opened again
-        hidden = [one for one in agreed if one.why == UNGRANTED and not _of(one, seen)]
+        hidden = [one for one in agreed if one.why == UNGRANTED and not _find_processes(one, seen)]
         if hidden:  # guard: who is faster than a look keeps nothing
             seen = self._look_still({one.uid for one in hidden})
         found = {
@@ -198,7 +198,7 @@ class Stopper:
             for one in agreed
             if one.uid == target.uid  # guard: a GPU that is idle for somebody else may be used
         }
-        pids = _of(target, seen)
+        pids = _find_processes(target, seen)
         if not pids:
             return Outcome("gone")
         boot = time.time() - seconds_since_boot()
@@ -265,7 +265,7 @@ class Stopper:
         """End what holds it while its person's processes stand still, and return what is there afterwards."""
         with frozen(target.uid, self._places.cgroups):
             seen = self._look({target.uid})
-            self._end_holding(target, _of(target, seen), (), seen, (signal.SIGKILL,))
+            self._end_holding(target, _find_processes(target, seen), (), seen, (signal.SIGKILL,))
         return self._look()
 
     def _end_holding(
@@ -310,7 +310,7 @@ class Stopper:
         """What holds it, and its children that only have it open: what they have of their parent's keeps its memory on
         the GPU after it has ended, and nobody could tell any more whose it is.
         """
-        pids = _of(target, seen)
+        pids = _find_processes(target, seen)
         for pid in _having(target, seen.opened, seen) - pids:
             # guard: a child that uses another GPU goes on -> True
             if not seen.used.get(pid) and pids & {*parents(pid, self._places.proc)}:
@@ -335,7 +335,7 @@ def _devices(target: Target, seen: Seen) -> Mapping[int, Set[str]]:
     return seen.opened if target.why == UNGRANTED else seen.used
 
 
-def _of(target: Target, seen: Seen) -> set[int]:
+def _find_processes(target: Target, seen: Seen) -> set[int]:
     """That person's processes that hold it."""
     return _having(target, _devices(target, seen), seen)
 

@@ -43,10 +43,10 @@ class _Rules:
 def sudo(place: Place) -> list[Found]:
     """sudo's rules for everybody whom the site does not declare as root."""
     # guard: an alias of the rules of another sudo hides nobody
-    return list(dict.fromkeys(found for path in SUDOERS for found in _of(place, path)))
+    return list(dict.fromkeys(found for path in SUDOERS for found in _find_rules(place, path)))
 
 
-def _of(place: Place, first: str) -> list[Found]:
+def _find_rules(place: Place, first: str) -> list[Found]:
     rules = _Rules()
     _read(place, first, rules)
     found = list(rules.problems)

@@ -201,11 +201,11 @@ def write_nodes(document: SlurmNodes, check: bool, state: str = STATE) -> Answer
     given = {"slurm.conf": document.slurm_conf, "cgroup.conf": document.cgroup_conf}
     controller = (os.uname().nodename, document.address)
     conf = nodes.nodes_conf(found, document.hours, controller, document.owned, document.notice, document.preempted)
-    leaving = partitions.keep_partitions(_there(document.directory, "nodes.conf"), conf, [one.name for one in found])
+    leaving = partitions.keep_partitions(_current(document.directory, "nodes.conf"), conf, [one.name for one in found])
     # guard: a partition that goes stays while there are jobs -> False
     conf += "".join(leaving if leaving and queue.owners() != [] else [])
     contents = {
-        **{name: text or _there(document.directory, name) for name, text in given.items()},
+        **{name: text or _current(document.directory, name) for name, text in given.items()},
         "nodes.conf": conf,
         "gres.conf": nodes.gres_conf(found),
     }
@@ -218,7 +218,7 @@ def write_nodes(document: SlurmNodes, check: bool, state: str = STATE) -> Answer
     return ensure_files(FilesOrder(files=wanted, after=document.after, follows=document.follows), check)
 
 
-def _there(directory: str, name: str) -> str:
+def _current(directory: str, name: str) -> str:
     """What is in place, where nothing else is given."""
     return (read_bytes(os.path.join(directory, name)) or b"").decode()
 

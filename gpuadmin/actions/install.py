@@ -1,0 +1,154 @@
+"""From an empty machine to a node: a stick for the site, and a disk that is made from it."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.actions.bootstrap import find_public_key
+from gpuadmin.actions.shared.images import facts, require_storage, signers, variables
+from gpuadmin.ansible import connections
+from gpuadmin.common.text import size_words
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.known_hosts import known_as, read_known_hosts, with_lines
+from gpuadmin.config.yamlfile import write_atomically
+from gpuadmin.console import ask, echo
+from gpuadmin.errors import ConfigError, GpuadminError, RefusedError, UnreachableError
+from gpuadmin.host_keys import fetch_host_keys
+from gpuadmin.images.install import choose_disk, choose_image, describe_disk
+from gpuadmin.options import Options
+from gpuadmin.outcome import report
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.reading import read_text
+from gpuadmin.session import Session, opened
+
+#: By which name known_hosts has the key of the site's stick.
+STICK = "gpuadmin-stick"
+_BOOT = 1800.0  # seconds in which a machine comes up; servers count their memory for minutes
+
+
+def make_stick(options: Options, file: Path, image: str | None, arguments: str) -> int:
+    """Make a stick of an image, None for the newest, and bring it here as a file. Returns the exit code."""
+    with opened("install", options) as session:
+        require_storage(session)
+        if file.exists():  # guard: a stick replaces no file
+            raise RefusedError(f"{file} is there already", hint="name another file, or move it away")
+        names = [host.name for host in session.site.inventory.group("storage")]
+        found = facts(session.look("list-images", names, variables(session.site)), names, ())
+        found.store_known.require("which images the store has")
+        name, server = choose_image(found.complete, image), session.site.settings.images.server or names[0]
+        builder = PlanBuilder(f"Make a stick that installs {name}")
+        builder.add(server, f"make a bootable disk of {name} beside the store, with GRUB for BIOS and UEFI")
+        builder.add("site", f"copy it to {file}; its host key takes the place of the earlier stick's")
+        session.plan(builder.build())
+        session.confirm()  # guard: a stick is made once that is confirmed
+        order = {"name": name, "arguments": arguments, "admin": _admin(session)}
+        run = session.run("install", [server], {"gpuadmin_stick": order}, check=session.check)
+        made = run.hosts[server].reports.get("made")
+        if made is not None:
+            _copy(session, server, made, file)
+            _pin(session, STICK, made["host_key"])
+            echo(f"{file} is made. To write it to a stick: dd if={file} of=/dev/disk/by-id/STICK bs=4M", err=True)
+        return report(session, run, {"stick": made and {"image": name, "bytes": made["bytes"]}})
+
+
+def install(
+    options: Options, name: str, mac: str, disk: str, address: str | None, network: Sequence[str], erase: str | None
+) -> int:
+    """Install one node on a machine that runs from the stick. `disk`: its name, empty to see which there are; `erase`:
+    the host's name, for a disk that is not empty, with --yes. Returns the exit code.
+    """
+    with opened("install", options) as session:
+        (host,) = session.site.inventory.named([name])
+        if "gpu" not in host.groups:
+            raise ConfigError(f"{name} is in no group of nodes", hint="put it into gpu in inventory/hosts.yml")
+        if STICK not in read_known_hosts(session.site.known_hosts):
+            raise ConfigError("this site has no stick", hint="gpuadmin install --stick FILE makes one")
+        login = {
+            "ansible_host": address or host.address,
+            # guard: a machine that does not show the stick's key is told nothing
+            "ansible_ssh_extra_args": f"-o HostKeyAlias={STICK}",
+            # not the connection of a host that had this address
+            "ansible_control_path": f"%(directory)s/stick-{session.run_id[:4]}",
+        }
+        files = {Path(one).name: read_text(Path(one)) for one in network}
+        order = {"host": name, "mac": mac, "disk": disk, "network": files, "admin": _admin(session)}
+        given = {**login, "gpuadmin_install": order}
+        found = session.look("install", [name], given)
+        machine = found.hosts[name].reports.get("machine")
+        if machine is None:
+            return report(session, found, advice="boot it from the site's newest stick; --address says where it is")
+        chosen = choose_disk(machine, disk)
+        if found.bad:  # guard: what a machine refuses is not asked about
+            return report(session, found)
+        builder = PlanBuilder(f"Install {name}: everything on one disk goes", destroys=True)
+        builder.add_all([name], ["erase this disk", *describe_disk(chosen), *found.hosts[name].changed])
+        builder.add("site", f"pin the host key of {name}, which it makes; one that is pinned now goes")
+        session.plan(builder.build())
+        if session.check:
+            return report(session, found)
+        if chosen["parts"] and session.options.yes and erase != name:  # guard: --yes alone erases nothing
+            raise RefusedError("erasing a disk is not confirmed by --yes alone", hint=f"give --erase {name} too")
+        session.confirm()  # guard: a disk is written once that is confirmed
+        asked = chosen["parts"] and not session.options.yes
+        # guard: the host's name is typed before its disk is erased
+        if asked and ask(f"Type the host's name ({name}) to erase that disk", default="") != name:
+            raise RefusedError("not confirmed; nothing was written")
+        run = session.run("install", [name], given, check=False)
+        made = run.hosts[name].reports.get("made")
+        if made is None:
+            return report(session, run, advice="boot the stick again and run the same: it begins anew")
+        _pin(session, known_as(host.address, host.port), made["host_key"])
+        booted = session.run("install", [name], {**login, "gpuadmin_install_reboot": True}, check=False)
+        if booted.bad:
+            return report(session, booted, advice="switch it off and on; it boots from its disk")
+        session.console.print(f"Waiting until {name} has booted from its disk…")
+        _await(host, made["host_key"])
+        echo(f"Next: gpuadmin provision --limit {name}; gpuadmin prepare-root --limit {name}", err=True)
+        return report(session, run, {"image": machine["image"], "disk": disk})
+
+
+def _admin(session: Session) -> dict[str, str]:
+    key = " ".join(find_public_key(session.site).split()[:2])
+    return {"user": session.site.settings.admin.user, "key": key, "signers": signers(session.site)}
+
+
+def _pin(session: Session, name: str, key: str) -> None:
+    path = session.site.known_hosts
+    write_atomically(path, with_lines(read_known_hosts(path), [f"{name} {key}"]))
+
+
+def _copy(session: Session, server: str, made: Mapping[str, Any], file: Path) -> None:
+    """Bring a stick's file from the storage host, for its owner alone: it holds the stick's host key."""
+    site, part = session.site, file.with_name(f"{file.name}.part")
+    sudo = () if site.settings.admin.user == "root" else ("sudo", "-n")
+    line = connections.command_line(site, server, [shlex.join((*sudo, "cat", made["path"]))])
+    session.console.print(f"Copying {size_words(made['bytes'])} from {server}…")
+    part.unlink(missing_ok=True)
+    part.touch(0o600, exist_ok=False)  # guard: a stick's file is its owner's alone -> part.touch(0o644)
+    with part.open("wb") as target:
+        code = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=target, check=False).returncode
+    # guard: half of a stick is none
+    if code != 0 or hashlib.file_digest(part.open("rb"), "sha256").hexdigest() != made["sha256"]:
+        part.unlink()
+        raise GpuadminError(f"{made['path']} could not be copied from {server}", hint="run it again")
+    part.rename(file)
+
+
+def _await(host: Host, key: str) -> None:
+    """Wait until a host shows its new key. Raises UnreachableError."""
+    end = time.monotonic() + _BOOT
+    while time.monotonic() < end:
+        (found,) = fetch_host_keys([host])
+        if f"{found.kind} {found.blob}" == key:  # guard: a node is there when it shows the key that it made
+            return
+        time.sleep(3)  # nothing tells of a machine that comes up
+    hint = "its console says why: the stick has booted again (take it out), or DHCP gives it another address"
+    raise UnreachableError(
+        f"{host.name} is installed, and does not answer at {host.address} with its new key", hint=hint
+    )

@@ -1,0 +1,129 @@
+"""From an empty machine to a node: a stick that a storage host makes, and a machine in QEMU that boots from it.
+
+The storage host is a light one; the image is made here, of the root that the lab's virtual machines have.
+"""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.actions.shared.images import signing_key
+from gpuadmin.config.load import load_site
+from gpuadmin.host_keys import fetch_host_keys
+from tests.support.bare_machine import DISK, KERNEL, MAC, Machine, fill_store, machine, make_image, run, wait_until
+from tests.support.lab_cluster import KEEP, LAB, REPOSITORY, Cluster
+from tests.support.where import BOOT
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.btrfs, pytest.mark.virtual(BOOT)]
+NODE = "node9"
+PLACE = REPOSITORY / ".cache" / "e2e-install"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A storage host with an image in its store, and the site's stick as a file."""
+    found = Cluster(PLACE / "site", f"{LAB}-install", light=True)
+    try:
+        if not (KEEP and (PLACE / "site.img").exists()):
+            shutil.rmtree(PLACE, ignore_errors=True)
+            found.lab("up", "--light", "--nodes", "0", "--site", str(found.site))
+            (PLACE / "image").mkdir()
+            key = signing_key(load_site(str(found.site)), make=True)
+            fill_store(found, make_image(PLACE / "image", key, "one"))
+            found.gpuadmin("install", "--stick", str(PLACE / "site.img"), "--kernel", KERNEL, "--yes")
+        yield found
+    finally:
+        found.end_commands()
+        if not KEEP:
+            found.lab("down", "--purge")
+            shutil.rmtree(PLACE)
+
+
+@pytest.fixture(params=["bios", "uefi"])
+def bare(cluster: Cluster, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
+    """A machine that has booted the stick; its host is in the inventory."""
+    with machine(tmp_path / "machine", PLACE / "site.img", request.param) as found:
+        reached = {"ansible_host": "127.0.0.1", "ansible_port": found.port}
+        (cluster.site / "inventory/bare.yml").write_text(json.dumps({"gpu": {"hosts": {NODE: reached}}}))
+        wait_for_stick(cluster)
+        yield found
+
+
+def test_a_stick(cluster: Cluster) -> None:
+    """A disk with four parts, whose host key the site knows; what is there is not replaced."""
+    parts = json.loads(run("sfdisk", "--json", PLACE / "site.img"))["partitiontable"]["partitions"]
+    assert [part["name"] for part in parts] == ["gpuadmin-bios", "gpuadmin-esp", "gpuadmin-boot", "gpuadmin"]
+    assert (PLACE / "site.img").stat().st_mode & 0o777 == 0o600
+    known = (cluster.site / "known_hosts").read_text()
+    assert known.count("gpuadmin-stick ssh-ed25519 ") == 1
+    cluster.gpuadmin("install", "--stick", str(PLACE / "site.img"), "--yes", code=5)
+    # nothing of its making stays mounted or attached
+    assert cluster.admin("storage1", "grep -c install- /proc/1/mountinfo || true").strip() == "0"
+    assert "stick.img" not in run("losetup", "-a")
+    assert cluster.admin("storage1", "stat -c %a /srv/storage/images-stick").strip() == "700"
+
+
+def wait_for_stick(cluster: Cluster) -> None:
+    """Wait until a machine shows the stick's key, at the node's address."""
+    hosts = load_site(str(cluster.site)).inventory.named([NODE])
+    known = (cluster.site / "known_hosts").read_text()
+
+    def shown() -> bool:
+        (key,) = fetch_host_keys(hosts)
+        return bool(key.blob) and f"gpuadmin-stick {key.kind} {key.blob}" in known
+
+    wait_until("the stick boots", shown)
+
+
+def install(cluster: Cluster, *more: str, code: int = 0) -> dict[str, object]:
+    arguments = (NODE, "--mac", MAC, "--disk", DISK, "--yes", *more)
+    return cluster.gpuadmin("install", *arguments, code=code)
+
+
+def on_node(cluster: Cluster, command: str) -> str:
+    done = subprocess.run(cluster.command("ssh", NODE, command), check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def test_an_empty_machine_becomes_a_node(cluster: Cluster, bare: Machine) -> None:
+    """Looked at, refused, cut off in the middle (by a BIOS), begun anew, booted; and it is what its name says."""
+    shown = cluster.gpuadmin("install", NODE, "--mac", MAC, "--yes", code=2)["result"]["error"]
+    assert "virtio-EMPTY: 10.7 GB, model unknown\n    nothing is on it" in shown
+    assert "cannot be taken: vdb3 is in use (/boot/grub)" in shown
+    again: tuple[str, ...] = ()
+    if bare.kind == "bios":
+        assert "virtio-STICK is not touched: vdb3 is in use" in str(install(cluster, "--disk", "virtio-STICK", code=3))
+        assert bare.is_empty(), "the stick by itself, and what is refused or only looked at, writes nothing"
+        begun = cluster.start("install", NODE, "--mac", MAC, "--disk", DISK, "--yes", "--json")
+        wait_until("it writes", lambda: not bare.is_empty())
+        bare.power_cut()
+        begun.communicate(timeout=900)
+        assert begun.returncode != 0
+        bare.start()
+        wait_for_stick(cluster)
+        assert "give --erase node9 too" in str(install(cluster, code=5)), "something is on it now"
+        again = ("--erase", NODE)
+
+    bare.boot_from_disk()
+    document = install(cluster, *again)
+    assert document["result"] == {"image": "one", "disk": DISK}
+    root = on_node(cluster, "hostname; findmnt -no FSROOT /; findmnt -no FSROOT /var; btrfs property get -ts / ro")
+    assert root.split() == [NODE, "/roots/one", "/state", "ro=true"]
+    boot = on_node(cluster, "findmnt -no FSTYPE /boot/grub; ls /sys/firmware | grep -c efi || true")
+    assert boot.split() == ["ext4", str(int(bare.kind == "uefi"))]
+    assert on_node(cluster, "sudo grub-editenv /boot/grub/grubenv list").strip() == "current=one"
+    failed = on_node(cluster, "systemctl is-system-running --wait; systemctl --failed --no-legend")
+    assert failed.split() == ["running"], failed
+    # a machine that is up as a node is none that can be installed: it does not show the stick's key
+    assert cluster.gpuadmin("install", NODE, "--mac", MAC, "--disk", DISK, "--yes", code=4)["status"] == "failed"
+    bare.power_cut()
+    bare.start("disk")
+    wait_until("the node boots", lambda: is_up(cluster))
+
+
+def is_up(cluster: Cluster) -> bool:
+    return subprocess.run(cluster.command("ssh", NODE, "true"), check=False, capture_output=True).returncode == 0

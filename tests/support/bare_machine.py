@@ -1,0 +1,200 @@
+"""A machine with an empty disk and a stick, in QEMU; and an image for it, made here, for a storage host's store."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import build, publish
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, Running
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.root_facts import EARLY
+
+from gpuadmin.common.records.images import ImageSettings
+from gpuadmin.lab import accel, firmware, image, network
+from gpuadmin.lab.mirror import mirror
+from gpuadmin.lab.progress import Progress
+from gpuadmin.lab.qmp import Qmp
+from tests.support.lab_cluster import Cluster
+
+MAC, DISK = "52:54:00:0a:0b:0c", "virtio-EMPTY"
+#: What the lab's own kernels are told: for an emulator, and so that somebody reads what they say.
+KERNEL = (
+    "norandmaps mitigations=off init_on_alloc=0 randomize_kstack_offset=off hardened_usercopy=off tsc=reliable "
+    "console=ttyS0 loglevel=4"
+)
+#: Of Debian 13, as light hosts are, which do not reach a mirror.
+PACKAGES = ("grub-efi-amd64-bin", "grub-efi-amd64-unsigned", "mtools")
+SUITE, KEYRING = "trixie", "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+
+def run(*command: object, text: str = "") -> str:
+    words = [str(word) for word in command]
+    return subprocess.run(words, check=True, input=text or None, stdout=subprocess.PIPE, text=True).stdout
+
+
+def _sign(key: Path, text: str) -> str:
+    return run("ssh-keygen", "-Y", "sign", "-q", "-n", "gpuadmin-image", "-f", key, text=text)
+
+
+def make_image(base: Path, key: Path, name: str) -> Path:
+    """Make a signed image of the virtual machines' root, as a golden node would; return the store that has it."""
+    top, store = base / "top", base / "store"
+    disk = base / "golden"
+    with disk.open("wb") as stream:
+        stream.truncate(6 << 30)
+    run("mkfs.btrfs", "-q", "-m", "single", disk)
+    for directory in (top, store, base / "state"):
+        directory.mkdir()
+    run("mount", "-o", "loop,compress=zstd:1", disk, top)
+    try:
+        for one in ("images", "roots", "incoming"):
+            (top / one).mkdir()
+        root = top / "roots" / name
+        btrfs.create(str(root))
+        with tarfile.open(image.ensure_root(Progress(), machines=True) / "root.tar") as tar:
+            tar.extractall(root, filter="fully_trusted")
+        shutil.rmtree(root / "boot/builder")
+        shutil.rmtree(root / "var/cache/apt")
+        run("mv", root / "var", top / "var")
+        (root / "var").mkdir()
+        shutil.copytree(top / "var/lib/dpkg", root / "usr/lib/sysimage/dpkg", symlinks=True)
+        assert build.collect_directories(str(root), str(top / "var")) > 20
+        # what prepare-root brings
+        for path in ("etc/systemd/system/multi-user.target.wants/gpuadmin-trial.service", EARLY):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(
+                "#!/bin/sh\n" if path == EARLY else "[Service]\nType=oneshot\nExecStart=/bin/true\n"
+            )
+            (root / path).chmod(0o755)
+        run("btrfs", "property", "set", "-ts", root, "ro", "true")
+        signers = f'gpuadmin namespaces="gpuadmin-image" {key.with_suffix(".pub").read_text()}'
+        places = Places(
+            top=str(top), root=str(root), state=str(base / "state"), store=str(store), run=str(base / "run"),
+            running=Running(0, ""),
+        )  # fmt: skip
+        settings = ImageSettings(signers=signers)
+        publish.seal(places, settings, name, tried=False)
+        text = publish.send(places, settings, name, [], full=True, who="tester", progress=lambda text: None, protocol=2)
+        publish.publish(places, settings, name, text, _sign(key, text))
+    finally:
+        run("umount", top)
+        disk.unlink()
+    return store
+
+
+def fill_store(cluster: Cluster, store: Path) -> None:
+    """Bring the store to the lab's storage host, a light one, and what it needs to make sticks."""
+    cluster.admin("storage1", "install -d -m 700 /srv/storage/images")
+    _send(cluster, store, "/srv/storage/images")
+    # a light host's /dev has no loop devices
+    cluster.admin(
+        "storage1",
+        "[ -e /dev/loop-control ] || mknod /dev/loop-control c 10 237; "
+        "for n in $(seq 0 255); do [ -e /dev/loop$n ] || mknod /dev/loop$n b 7 $n; done",
+    )
+    packages = store.parent / "packages"
+    download(packages)
+    cluster.admin("storage1", "mkdir -p /var/tmp/packages")
+    _send(cluster, packages, "/var/tmp/packages")
+    cluster.admin("storage1", "btrfs property set -ts / ro false; dpkg -i /var/tmp/packages/*.deb >&2; "
+                  "btrfs property set -ts / ro true")  # fmt: skip
+
+
+def _send(cluster: Cluster, source: Path, target: str) -> None:
+    with subprocess.Popen(("tar", "-C", source, "-c", "."), stdout=subprocess.PIPE) as tar:
+        command = [*cluster.ssh_command("admin", "storage1"), f"sudo tar -C {target} -x --no-same-owner"]
+        subprocess.run(command, stdin=tar.stdout, check=True)
+
+
+def download(target: Path) -> None:
+    """Fetch packages of the light hosts' release with this machine's apt."""
+    for directory in ("lists/partial", "archives/partial"):
+        (target / "apt" / directory).mkdir(parents=True)
+    sources = target / "apt/sources.list"
+    sources.write_text(f"deb [signed-by={KEYRING}] {mirror()} {SUITE} main\n")
+    options = [
+        word
+        for one in (
+            f"Dir::Etc::sourcelist={sources}", "Dir::Etc::sourceparts=-", f"Dir::State::lists={target}/apt/lists",
+            f"Dir::Cache={target}/apt", "Acquire::Languages=none", "APT::Sandbox::User=root",
+        )
+        for word in ("-o", one)
+    ]  # fmt: skip
+    subprocess.run(["apt-get", "-qq", *options, "update"], check=True)
+    subprocess.run(["apt-get", "-qq", *options, "download", *PACKAGES], check=True, cwd=target)
+    shutil.rmtree(target / "apt")
+
+
+class Machine:
+    """The machine. It boots from the stick when it is switched on, as if that was chosen in the firmware's menu, and
+    from its disk at every reboot. `power_cut` loses what is not on the disk. It has one card, in a network where DHCP
+    answers; its ssh is at a port of this machine's.
+    """
+
+    def __init__(self, directory: Path, stick: Path, kind: str) -> None:
+        self.directory, self.stick, self.kind = directory, stick, kind
+        self.disk, self.console = directory / "disk.qcow2", directory / "console.log"
+        self.port = network.free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        run("qemu-img", "create", "-q", "-f", "qcow2", self.disk, "10G")
+
+    def start(self, first: str = "stick") -> None:
+        command = [
+            "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-machine", "pc", "-m", "1024",
+            *accel.accel_arguments(accel.choose(image.kernel())),
+            "-drive", f"if=none,id=disk,format=qcow2,cache=writeback,discard=unmap,file={self.disk}",
+            "-device", "virtio-blk-pci,drive=disk,serial=EMPTY,bootindex=2",
+            "-drive", f"if=none,id=stick,format=raw,snapshot=on,file={self.stick}",
+            "-device", f"virtio-blk-pci,drive=stick,serial=STICK,id=plug,bootindex={1 if first == 'stick' else 3}",
+            "-netdev", f"user,id=lan,ipv6=off,hostfwd=tcp:127.0.0.1:{self.port}-:22",
+            "-device", f"virtio-net-pci,netdev=lan,mac={MAC},romfile=",
+            "-device", "virtio-rng-pci",
+            "-chardev", f"file,id=console,path={self.console},append=on", "-serial", "chardev:console",
+            "-serial", "null",  # what the lab's image wants of a second one
+            "-qmp", "unix:qmp.sock,server=on,wait=off",
+            *(("-bios", str(firmware.ovmf())) if self.kind == "uefi" else ()),
+        ]  # fmt: skip
+        (self.directory / "qmp.sock").unlink(missing_ok=True)
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=self.directory)
+
+    def boot_from_disk(self) -> None:
+        """From the next reboot on."""
+        with Qmp(self.directory, limit=30) as monitor:
+            monitor.command("qom-set", path="/machine/peripheral/plug", property="bootindex", value=3)
+
+    def power_cut(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def is_empty(self) -> bool:
+        """Whether nothing was ever written to its disk."""
+        return '"data": true' not in run("qemu-img", "map", "-U", "--output=json", self.disk)
+
+
+@contextmanager
+def machine(directory: Path, stick: Path, kind: str) -> Iterator[Machine]:
+    """A machine that has been switched on, in a directory of its own."""
+    directory.mkdir()
+    found = Machine(directory, stick, kind)
+    try:
+        found.start()
+        yield found
+    finally:
+        found.power_cut()
+        found.disk.unlink()
+
+
+def wait_until(what: str, reached: object, seconds: float = 900) -> None:
+    """Wait until a function says that something is reached."""
+    assert callable(reached)
+    end = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < end, f"{what}: not in {seconds} s"
+        time.sleep(2)  # of another machine nothing tells
