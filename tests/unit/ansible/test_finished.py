@@ -16,7 +16,9 @@ def at(file: Path, name: str) -> str:
     """The path of the last task of that name in a file, as Ansible has it."""
     lines = file.read_text().splitlines()
     names = (line.partition("  #")[0].strip() for line in lines)
-    return f"{file}:{max(number for number, line in enumerate(names, 1) if line == f'- name: {name}')}"
+    wanted = f"- name: {name}", f"- {{name: {name},"
+    found = (number for number, line in enumerate(names, 1) if line == wanted[0] or line.startswith(wanted[1]))
+    return f"{file}:{max(found)}"
 
 
 HOMES, ACCOUNTS = at(PROVISION, "Look whether the homes can be mounted"), at(PROVISION, "Set up the accounts")

@@ -48,7 +48,7 @@ def test_each_slip_is_named_with_its_place_and_what_was_meant(tmp_path: Path) ->
     "name",
     [
         *NAMES, "gpuadmin_address", "gpuadmin_python", "power_reboot_timeout", "ansible_host", "ansible_gpus_access",
-        "gpu_count", "gpu_type", "owners", "places", "backup_directory", "slurm_partitions", "rack", "ntp_servers",
+        "gpu_count", "gpu_type", "owners", "places", "backup_drive", "slurm_partitions", "rack", "ntp_servers",
         "limits_people",  # roles are given it: a site may set it for a host
     ],
 )  # fmt: skip
