@@ -34,6 +34,11 @@ def listed(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def name_unit(path: str) -> str:
+    """Given a plain path, return what systemd calls its unit, without suffix: `/data/a-b` is `data-a\\x2db`."""
+    return path.strip("/").replace("-", "\\x2d").replace("/", "-")
+
+
 def the_page(name: str) -> str:
     """How people are told of a page of docs/, which is not installed with gpuadmin."""
     return f'the page "{name}" of gpuadmin\'s documentation'

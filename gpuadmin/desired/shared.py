@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuadmin.common.amounts import disk_amount
+from gpuadmin.common.text import name_unit
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema.shared import AMONG_HOMES, PLACE
 from gpuadmin.desired.cluster import Cluster
@@ -80,9 +81,8 @@ def mounts(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 
 def _mount(what: str, where: str, kind: str | None, options: str | None) -> dict[str, str]:
-    # systemd-escape --path, of a plain path
-    unit = where.strip("/").replace("-", "\\x2d").replace("/", "-")
-    return {"what": what, "where": where, "type": kind or "nfs4", "options": _options(kind, options), "unit": unit}
+    options = _options(kind, options)
+    return {"what": what, "where": where, "type": kind or "nfs4", "options": options, "unit": name_unit(where)}
 
 
 def _options(kind: str | None, given: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import glob
 import os
 
 _KCMP = {"x86_64": 312, "aarch64": 272}.get(os.uname().machine)
@@ -29,6 +30,20 @@ def places(process: str) -> list[str]:
         return [process]  # it is ending
     # guard: what a thread has opened in files of its own is held as well -> [process]
     return [process, *(f"{process}/task/{thread}" for thread in threads if _has_its_own(int(first), int(thread)))]
+
+
+def read_targets(process: str) -> set[str]:
+    """Given /proc/PID, return what its open files are; of one that was closed meanwhile nothing. Raises OSError, as
+    above."""
+    return {read_target(one) for place in places(process) for one in glob.iglob(f"{place}/fd/*")}
+
+
+def read_target(link: str) -> str:
+    """What a link of /proc leads to, which is not followed: its server may be away. Empty where it is gone."""
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
 
 
 def _has_its_own(first: int, thread: int) -> bool:

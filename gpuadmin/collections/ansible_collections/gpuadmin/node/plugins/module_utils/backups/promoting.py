@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from gpuadmin.common.records.backups import BackupOrder, PromoteOrder
-from gpuadmin.common.text import counted
+from gpuadmin.common.text import counted, name_unit
 
 from .. import btrfs, mounts
 from ..documents import parse_settings
@@ -126,7 +126,7 @@ def execute(order: PromoteOrder) -> None:
 
 def _mount(place: str, point: str) -> None:
     make_directory(place, 0o755)
-    unit = point.strip("/").replace("-", "\\x2d").replace("/", "-") + ".mount"  # systemd-escape --path
+    unit = f"{name_unit(point)}.mount"
     write_atomic(os.path.join(UNITS, unit), _UNIT.format(place, point).encode(), mode=0o644)
     for words in (("systemctl", "daemon-reload"), ("systemctl", "enable", "--now", unit)):
         run(words, what=f"{place} is not mounted at {point}")

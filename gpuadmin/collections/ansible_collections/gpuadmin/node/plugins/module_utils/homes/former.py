@@ -19,7 +19,7 @@ from ..errors import NodeError
 from ..files import read_bytes
 from ..lookup import name_of
 from ..mounts import parse_mountinfo, read_mountinfo
-from ..open_files import places
+from ..open_files import read_target, read_targets
 
 PORT, SECONDS = 2049, 5.0
 _FORCE, _DETACH, _NOFOLLOW = 1, 2, 8  # umount(2)
@@ -55,8 +55,8 @@ def find_holders(points: Sequence[str], proc: str = "/proc") -> dict[str, list[s
     inside = tuple(f"{one}/" for one in points)
     for path in glob.glob(f"{proc}/[0-9]*") if points else ():
         try:
-            links = [f"{path}/cwd", f"{path}/exe", *(one for at in places(path) for one in glob.glob(f"{at}/fd/*"))]
-            if any(f"{_target(one)}/".startswith(inside) for one in links):
+            held = {read_target(f"{path}/cwd"), read_target(f"{path}/exe"), *read_targets(path)}
+            if any(f"{one}/".startswith(inside) for one in held):
                 uid, words = os.stat(path).st_uid, (read_bytes(f"{path}/comm") or b"?").decode("utf-8", "replace")
                 found.setdefault(name_of(uid) or f"uid {uid}", []).append(
                     f"{words.strip()} ({path.rpartition('/')[2]})"
@@ -64,12 +64,6 @@ def find_holders(points: Sequence[str], proc: str = "/proc") -> dict[str, list[s
         except OSError:
             continue  # it has ended meanwhile
     return {name: sorted(ones)[:_MOST] for name, ones in sorted(found.items())}
-
-
-def _target(link: str) -> str:
-    with suppress(OSError):
-        return os.readlink(link)
-    return ""
 
 
 def let_go(server: str, above: str) -> None:

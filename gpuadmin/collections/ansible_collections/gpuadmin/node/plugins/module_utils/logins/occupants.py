@@ -8,7 +8,7 @@ import re
 
 from ..cgroups import find_owner
 from ..lookup import name_of
-from ..open_files import places
+from ..open_files import read_targets
 from ..run import LOOKING, run
 
 #: Device nodes that a process opens to compute on a GPU, or to watch it (NVIDIA; AMD's compute and render nodes).
@@ -47,7 +47,7 @@ def holders(devices: re.Pattern[str], uid_first: int, proc: str = "/proc") -> di
         try:
             if os.stat(path).st_uid < uid_first:
                 continue
-            files = {_target(one) for place in places(path) for one in glob.iglob(f"{place}/fd/*")}
+            files = read_targets(path)
         except OSError:
             continue  # it has ended meanwhile
         files = {one for one in files if devices.fullmatch(one)}
@@ -55,10 +55,3 @@ def holders(devices: re.Pattern[str], uid_first: int, proc: str = "/proc") -> di
         if owner is not None:
             found.setdefault(name_of(owner) or f"uid {owner}", set()).update(files)
     return found
-
-
-def _target(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""  # this file was closed meanwhile; the process has others
