@@ -48,7 +48,7 @@ def make_stick(options: Options, file: Path, image: str | None, arguments: str) 
         session.plan(builder.build())
         session.confirm()  # guard: a stick is made once that is confirmed
         order = {"name": name, "arguments": arguments, "admin": _admin(session)}
-        run = session.run("install", [server], {"gpuadmin_stick": order}, check=session.check)
+        run = session.run("make-stick", [server], {"gpuadmin_stick": order}, check=session.check)
         made = run.hosts[server].reports.get("made")
         if made is not None:
             _copy(session, server, made, file)
