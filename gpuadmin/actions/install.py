@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 import subprocess
 import time
@@ -13,6 +14,7 @@ from typing import Any
 from gpuadmin.actions.bootstrap import find_public_key
 from gpuadmin.actions.shared.images import facts, require_storage, signers, variables
 from gpuadmin.ansible import connections
+from gpuadmin.common.records.installs import MAC
 from gpuadmin.common.text import size_words
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import known_as, read_known_hosts, with_lines
@@ -24,7 +26,7 @@ from gpuadmin.images.install import choose_disk, choose_image, describe_disk
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.reading import read_text
+from gpuadmin.reading import expanded, is_absent, read_text
 from gpuadmin.session import Session, opened
 
 #: By which name known_hosts has the key of the site's stick.
@@ -38,6 +40,8 @@ def make_stick(options: Options, file: Path, image: str | None, arguments: str) 
         require_storage(session)
         if file.exists():  # guard: a stick replaces no file
             raise RefusedError(f"{file} is there already", hint="name another file, or move it away")
+        if not file.parent.is_dir():
+            raise ConfigError(f"{file.parent}: no such directory", hint="make it, or name another file")
         names = [host.name for host in session.site.inventory.group("storage")]
         found = facts(session.look("list-images", names, variables(session.site)), names, ())
         found.store_known.require("which images the store has")
@@ -64,6 +68,8 @@ def install(
     the host's name, for a disk that is not empty, with --yes. Returns the exit code.
     """
     with opened("install", options) as session:
+        if not re.fullmatch(MAC, mac):
+            raise ConfigError(f"--mac {mac!r}: is not a MAC address", hint="such as 3c:ec:ef:12:34:56")
         (host,) = session.site.inventory.named([name])
         if "gpu" not in host.groups:
             raise ConfigError(f"{name} is in no group of nodes", hint="put it into gpu in inventory/hosts.yml")
@@ -76,7 +82,7 @@ def install(
             # not the connection of a host that had this address
             "ansible_control_path": f"%(directory)s/stick-{session.run_id[:4]}",
         }
-        files = {Path(one).name: read_text(Path(one)) for one in network}
+        files = _read_network(network)
         order = {"host": name, "mac": mac, "disk": disk, "network": files, "admin": _admin(session)}
         given = {**login, "gpuadmin_install": order}
         found = session.look("install", [name], given)
@@ -111,6 +117,20 @@ def install(
         _await(host, made["host_key"])
         echo(f"Next: gpuadmin provision --limit {name}; gpuadmin prepare-root --limit {name}", err=True)
         return report(session, run, {"image": machine["image"], "disk": disk})
+
+
+def _read_network(paths: Sequence[str]) -> dict[str, str]:
+    """Given files of systemd.network(5), return name → text. Raises ConfigError: a node without them is lost."""
+    files = [expanded(path) for path in paths]
+    names = [path.name for path in files]
+    for path in files:
+        if path.suffix != ".network":
+            raise ConfigError(f"--network: {path.name!r} does not end in .network", hint="networkd would not read it")
+        if names.count(path.name) > 1:  # guard: no file of a network takes another one's place
+            raise ConfigError(f"--network: two files are called {path.name}", hint="rename one of them")
+        if is_absent(path):  # guard: a network's file that is not there is not an empty one
+            raise ConfigError(f"--network: {path}: No such file or directory")
+    return {path.name: read_text(path) for path in files}
 
 
 def _admin(session: Session) -> dict[str, str]:

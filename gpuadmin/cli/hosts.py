@@ -125,10 +125,14 @@ def install(
     """
     from gpuadmin.actions import install as action
 
-    if (host is None) == (stick is None) or (host is None) != (mac is None):
+    if (host is None) == (stick is None) or bool(host) != bool(mac):
         raise click.UsageError("name a HOST and its --mac, which stands on the machine; or give --stick FILE")
     if stick is not None:
+        if disk or address or network or erase:
+            raise click.UsageError("--disk, --address, --network and --erase go with HOST, not with --stick")
         return action.make_stick(options, stick, image, kernel)
+    if image or kernel:
+        raise click.UsageError("--image and --kernel go with --stick: the image is the one that the stick has")
     return action.install(options, str(host), str(mac).lower().replace("-", ":"), disk, address, network, erase)
 
 
@@ -341,6 +345,8 @@ def maintain(
     if hosts or move:
         if begin is None or until is None or (reason is None) != (hosts is None):
             raise click.UsageError("HOSTS need --from, --until and --reason; --move ID needs --from and --until")
+        if reason is not None and not reason.strip():
+            raise click.UsageError("--reason is empty: people read why")
         # a mistake in the verb's words is reported now, and not at the window's time
         if words and not parse_words(click.get_current_context(), words[0], ("--yes", *words[1:])):
             raise click.UsageError(f"{words[0]} is no verb of gpuadmin")
@@ -458,5 +464,5 @@ def power(action: str, hosts: tuple[str, ...], hard: bool, force: bool, options:
     from gpuadmin.actions.power import power
 
     if action != "status" and not hosts:
-        raise click.UsageError("which hosts? gpuadmin power on HOST...")
+        raise click.UsageError(f"which hosts? gpuadmin power {action} HOST...")
     return power(options, action, hosts, hard=hard, force=force)

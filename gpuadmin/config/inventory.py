@@ -112,7 +112,8 @@ class Inventory:
         known = {host.name: host for host in self.hosts}
         unknown = [name for name in names if name not in known]
         if unknown:
-            raise ConfigError(f"no such host: {', '.join(unknown)}", hint=f"hosts: {', '.join(known) or 'none'}")
+            words = ", ".join(unknown) or "its name is empty"
+            raise ConfigError(f"no such host: {words}", hint=f"hosts: {', '.join(known) or 'none'}")
         return tuple(known[name] for name in dict.fromkeys(names))
 
     def login(self, host: Host, settings: Settings) -> Login:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from .bounds import Count, Line, Pattern, Size
 
+MAC = "[0-9a-f]{2}(:[0-9a-f]{2}){5}"
 #: A name in /dev/disk/by-id: it becomes a path.
 DiskName = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]{0,200}|", "a name in /dev/disk/by-id")]
 NetworkFile = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}\.network", "the name of a .network file")]
@@ -44,7 +45,7 @@ class InstallOrder:
     """
 
     host: Annotated[str, Pattern("[A-Za-z0-9][A-Za-z0-9.-]{0,62}", "a host name")]
-    mac: Annotated[str, Pattern("[0-9a-f]{2}(:[0-9a-f]{2}){5}", "a MAC address")]
+    mac: Annotated[str, Pattern(MAC, "a MAC address")]
     disk: DiskName
     admin: Admin
     run_id: str

@@ -139,6 +139,10 @@ REFUSED = {
     "--yes alone": (("--disk", FULL, "--yes"), 5, "give --erase node1 too"),
     "another host's name": (("--disk", FULL, "--yes", "--erase", "node2"), 5, "give --erase node1 too"),
     "nobody there": (("--disk", FULL), 5, "there is no terminal to ask on"),
+    "no such file": (("--disk", BLANK, "--network", "lan.network", "--yes"), 2, "lan.network: No such file"),
+    "two of a name": (("--disk", BLANK, "--network", "a/lan.network", "--network", "b/lan.network", "--yes"), 2,
+                      "two files are called lan.network"),
+    "not for networkd": (("--disk", BLANK, "--network", "lan.yaml", "--yes"), 2, "'lan.yaml' does not end in .network"),
 }  # fmt: skip
 
 
@@ -190,8 +194,15 @@ def test_a_node_that_shows_another_key(answers: Answers, site: Path, cli: Cli, m
 
 def test_what_must_be_there_first(answers: Answers, site: Path, cli: Cli) -> None:
     assert "is in no group of nodes" in fail(cli, 2, "install", "storage1", "--mac", MAC)
-    for arguments in ((), ("node1",), ("--mac", MAC), ("node1", "--mac", MAC, "--stick", "x")):
+    for arguments in ((), ("node1",), ("--mac", MAC), ("node1", "--mac", MAC, "--stick", "x"), ("node1", "--mac", "")):
         assert "name a HOST and its --mac" in fail(cli, 2, "install", *arguments)
+    for arguments in (("--image", "old"), ("--kernel", "quiet")):
+        assert "go with --stick" in fail(cli, 2, "install", "node1", "--mac", MAC, "--disk", BLANK, *arguments)
+    for arguments in (("--disk", BLANK), ("--address", "10.0.0.1"), ("--network", "a.network"), ("--erase", "node1")):
+        assert "go with HOST" in fail(cli, 2, "install", "--stick", str(site / "stick"), *arguments)
+    assert "--mac '3c:ec': is not a MAC address" in fail(cli, 2, "install", "node1", "--mac", "3c:ec")
+    for path, words in ((site / "nothing/stick", "no such directory"), (site, "is there already")):
+        assert words in cli("install", "--stick", str(path), "--yes")[2]
     (site / "known_hosts").write_text("")
     assert "gpuadmin install --stick FILE makes one" in fail(cli, 2, "install", "node1", "--mac", MAC)
     assert answers.asked == []

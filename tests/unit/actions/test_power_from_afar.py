@@ -275,7 +275,7 @@ def test_the_plan_says_what_is_lost(cluster: Cluster, cli: Cli, tmp_path: Path, 
         ("off mon1", "", "no bmc in the inventory: mon1"),
         ("off mon1", "{kind: wol}", "mon1: its bmc has no mac (or gpuadmin audit --record while it is on)"),
         ("off mon1", "{kind: ipmi}", "mon1: its bmc has no address"),
-        ("on", "", "which hosts?"),
+        ("off", "", "which hosts? gpuadmin power off HOST"),
     ],
 )
 def test_a_mistake(cluster: Cluster, cli: Cli, tmp_path: Path, line: str, bmc: str, words: str) -> None:
