@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
 from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.gpus import find_power_cap
 from gpuadmin.desired.hosts import variables
-from gpuadmin.desired.images import find_power_cap
 from gpuadmin.desired.nodes import find_askers, find_bmc
 
 HOSTS = (
