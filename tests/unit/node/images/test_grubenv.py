@@ -95,7 +95,7 @@ def test_grubenv_is_a_block_of_1024_bytes() -> None:
             grubenv.parse(bad)
     with pytest.raises(NodeError, match="do not fit"):
         grubenv.render({"current": "a" * 1100})
-    with pytest.raises(NodeError, match="grubenv cannot be read: .*No such file"):
+    with pytest.raises(NodeError, match=r"grubenv cannot be read: .*No such file"):
         grubenv.read("/nowhere")
 
 
