@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shlex
+import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,10 +41,7 @@ def make_stick(options: Options, file: Path, image: str | None, arguments: str) 
     """Make a stick of an image, None for the newest, and bring it here as a file. Returns the exit code."""
     with opened("install", options) as session:
         require_storage(session)
-        if file.exists():  # guard: a stick replaces no file
-            raise RefusedError(f"{file} is there already", hint="name another file, or move it away")
-        if not file.parent.is_dir():
-            raise ConfigError(f"{file.parent}: no such directory", hint="make it, or name another file")
+        _refuse_existing(file)
         names = [host.name for host in session.site.inventory.group("storage")]
         found = facts(session.look("list-images", names, variables(session.site)), names, ())
         found.store_known.require("which images the store has")
@@ -145,19 +145,38 @@ def _pin(session: Session, name: str, key: str) -> None:
 
 def _copy(session: Session, server: str, made: Mapping[str, Any], file: Path) -> None:
     """Bring a stick's file from the storage host, for its owner alone: it holds the stick's host key."""
-    site, part = session.site, file.with_name(f"{file.name}.part")
+    site, size = session.site, made["bytes"]
+    if size > shutil.disk_usage(file.parent).free:  # guard: a host that claims a huge stick fills no disk
+        raise GpuadminError(f"{file.parent} has no room for the {size_words(size)} of {made['path']}")
     sudo = () if site.settings.admin.user == "root" else ("sudo", "-n")
     line = connections.command_line(site, server, [shlex.join((*sudo, "cat", made["path"]))])
-    session.console.print(f"Copying {size_words(made['bytes'])} from {server}…")
-    part.unlink(missing_ok=True)
-    part.touch(0o600, exist_ok=False)  # guard: a stick's file is its owner's alone -> part.touch(0o644)
-    with part.open("wb") as target:
-        code = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=target, check=False).returncode
-    # guard: half of a stick is none
-    if code != 0 or hashlib.file_digest(part.open("rb"), "sha256").hexdigest() != made["sha256"]:
+    session.console.print(f"Copying {size_words(size)} from {server}…")
+    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # for its owner alone
+    part, total = Path(name), hashlib.sha256()
+    try:
+        command = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        with os.fdopen(handle, "wb") as target, command as sender:
+            assert sender.stdout is not None
+            while block := sender.stdout.read(min(1 << 20, size)):
+                size -= len(block)  # guard: no more is taken than the host has announced
+                total.update(block)
+                target.write(block)
+            sender.stdout.close()
+        # guard: half of a stick is none
+        if sender.returncode != 0 or total.hexdigest() != made["sha256"]:
+            raise GpuadminError(f"{made['path']} could not be copied from {server}", hint="run it again")
+        _refuse_existing(file)  # somebody may have made one meanwhile
+        part.rename(file)
+    except BaseException:
         part.unlink()
-        raise GpuadminError(f"{made['path']} could not be copied from {server}", hint="run it again")
-    part.rename(file)
+        raise
+
+
+def _refuse_existing(file: Path) -> None:
+    if os.path.lexists(file):  # guard: a stick replaces no file
+        raise RefusedError(f"{file} is there already", hint="name another file, or move it away")
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise ConfigError(f"{file.parent} is no directory in which you can write", hint="name another file")
 
 
 def _await(host: Host, key: str) -> None:

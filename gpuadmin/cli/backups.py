@@ -84,7 +84,7 @@ def restore_home(
 @click.command("promote")
 @click.argument("host", metavar="BACKUPHOST", shell_complete=pattern())
 @click.option("--read-only", is_flag=True, help="People can read their homes, and not write, until the next promote.")
-@run_options()
+@run_options(limit=False)
 def promote(host: str, read_only: bool, options: Options) -> int:
     """Have the host of the second copies serve the homes, because the storage host is dead or cut off.
 

@@ -31,7 +31,7 @@ OF_ACCOUNTS = {
 OF_GRANT = {"revoke", "resume", "maintain", "logs", "power"}
 STEPS = {"restart-docker", "make-stick"}  # of `diagnose --restart-docker`, of `install --stick`
 #: Whatever --limit says: on those that are named, on the golden node, on the one of the group slurm.
-ON_ONE_HOST = {"adopt", "build-image", "grant", "install", "queue", "drain", "resume"}
+ON_ONE_HOST = {"adopt", "build-image", "grant", "install", "promote", "queue", "drain", "resume"}
 READ_ONLY = {"compare", "drift", "list-users", "status", "top"}
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 

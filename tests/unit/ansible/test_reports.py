@@ -644,6 +644,8 @@ ENDS: list[tuple[str, tuple[Any, ...], Any, Any]] = [
     ("privileges", ("sshd",), {str(one): [] for one in range(100)}, {str(one): [] for one in range(101)}),
     ("privileges", ("keys",), {str(one): [] for one in range(10)}, {str(one): [] for one in range(11)}),
     ("privileges", ("unknown",), {str(one): "" for one in range(100)}, {str(one): "" for one in range(101)}),
+    ("former_homes", ("held", "minji"), ["x"] * 20, ["x"] * 21),
+    ("former_homes", ("mounts",), ["x"] * 1000, ["x"] * 1001),
 ]
 
 
