@@ -76,8 +76,8 @@ def close(node: str, found: health.Health) -> str:
 
 
 def _is_widespread(node: str, found: health.Health) -> bool:
-    """Whether nothing that lasts is wrong but what a check of the site's own says, and it has closed half of the queue's
-    nodes already: the check, or what all nodes share, is broken then. A queue that does not say has not."""
+    """Whether nothing that lasts is wrong but what a check of the site's own says, which has closed half of the queue's
+    nodes already: then the check is broken, or what all nodes share. A queue that does not say has not."""
     if any(one not in found.own for one in found.lasting):
         return False
     check = found.lasting[0].words.partition(":")[0]
