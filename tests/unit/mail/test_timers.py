@@ -1,14 +1,18 @@
 """Verbs that mail are one machine's: with two ledgers people are mailed twice."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-from gpuadmin.actions.shared import mails
+from gpuadmin import who
 from gpuadmin.actions.shared.mails import Post
+from gpuadmin.common.mail.ledger import State
+from gpuadmin.common.mail.letter import Letter
 from gpuadmin.config.load import load_site
 from gpuadmin.errors import RefusedError
+from gpuadmin.mail.ledger import Ledger
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.session import opened
 from tests.support.role_variables import ROLES, rendered
@@ -27,9 +31,45 @@ def test_a_verb_that_mails_is_the_monitor_hosts(tmp_path: Path, monkeypatch: pyt
         assert Post.of(session, MailOptions())
     with opened("announce", Options(site=str(site))) as session:
         assert Post.of(session, MailOptions())
-    monkeypatch.setattr(mails, "who", lambda: "gpuadmin-timers@monitor1")
+    monkeypatch.setattr(who, "who", lambda: "gpuadmin-timers@monitor1")
     with opened("notify", Options(site=str(site))) as session:
         assert Post.of(session, MailOptions())
+
+
+def test_the_monitor_hosts_ledger_is_not_in_the_way_of_what_admins_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise its clone would be as it is for ever: git pulls over no file of its own, and the unit goes on."""
+
+    def git(directory: Path, *words: str) -> str:
+        name = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        return subprocess.run(
+            ["git", "-C", str(directory), *name, *words], check=True, capture_output=True, text=True
+        ).stdout
+
+    def mail(site: Path, key: str) -> None:
+        ledger, letter = Ledger.of(site), Letter("term", "minji@example.org", (key,), ("minji",), key)
+        assert ledger.open_keys([key], "minji@example.org") == (key,)
+        ledger.finish(letter, ledger.begin(letter, "x"), State.SENT)
+
+    site, clone = make_site(tmp_path / "site"), tmp_path / "clone"
+    (site / ".gitignore").write_text("/runs/\n")
+    git(site, "init", "--quiet")
+    for key in ("first", "second"):
+        mail(site, key)
+        git(site, "add", ".")
+        git(site, "commit", "--quiet", "--message", key)
+        if key == "first":
+            git(tmp_path, "clone", "--quiet", str(site), str(clone))
+            monkeypatch.setattr(who, "who", lambda: "gpuadmin-timers@monitor1")
+            mail(clone, "reminder")
+            monkeypatch.undo()
+    git(clone, "pull", "--ff-only", "--quiet")
+    assert git(clone, "status", "--porcelain") == ""
+    monkeypatch.setattr(who, "who", lambda: "gpuadmin-timers@monitor1")
+    assert Ledger.of(clone).open_keys(["first", "second", "reminder"], "minji@example.org") == (), (
+        "nobody is mailed twice"
+    )
 
 
 @pytest.mark.parametrize("verb", ["idle", "windows"])
