@@ -52,7 +52,7 @@ class Choice:
             names = sorted(name for name, one in self.homes.items() if one == copy)
             weak = [name for name in names if name in self.unverified]
             read = f"; compared when it came, and not read again since: {listed(weak)}" if weak else ""
-            found.append(f"{counted(len(names), 'home')} as of {moment(self.times[copy])}: {listed(names)}{read}")
+            found.append(f"{counted(len(names), 'home')} as of {moment(self.times[copy])}: {', '.join(names)}{read}")
         return found
 
 
