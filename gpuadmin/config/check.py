@@ -267,5 +267,9 @@ def _metrics(site: Site) -> Iterator[Finding]:
             f"Alertmanager begins with TLS on port 465 alone, and mail.port is {mail.server[1]}",
             "use port 465, or mail.security: starttls",
         )
+    for place in metrics.power_budgets:
+        if not any(place in host.place for host in site.inventory.hosts):
+            message, hint = f"no host has '{place}' in its place", "gpuadmin audit shows the places of the inventory"
+            yield Finding("error", f"{where}.power_budgets", message, hint)
     if monitors and not (metrics.mail_to or metrics.webhook):
         yield Finding("warning", where, "alerts reach nobody", "name somebody in mail_to, or a webhook")

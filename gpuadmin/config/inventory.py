@@ -57,6 +57,11 @@ class Host:
         return value if value and "{{" not in value else self.address
 
     @property
+    def place(self) -> str:
+        """Where it stands, as the inventory has it; or empty."""
+        return str(self.variables.get("place") or "")
+
+    @property
     def port(self) -> int:
         """The port that sshd listens on; 22 where a template gives it, which nobody renders here."""
         value = str(self.variables.get("ansible_port", 22))

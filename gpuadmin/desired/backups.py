@@ -27,6 +27,7 @@ def backups(cluster: Cluster, host: Host) -> dict[str, Any]:
         "users": asked.get("users"),
         "only": asked.get("only", {}).get(host.name, []),
         "restore": asked.get("restore", {}),
+        "restore_all": asked.get("restore_all", {}),
         "run_id": cluster.asked("run_id", ""),
         "promote": cluster.asked("promote", {}),
     }

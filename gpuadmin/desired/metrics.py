@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from gpuadmin.config.inventory import Host
@@ -63,6 +64,15 @@ def monitoring(cluster: Cluster, _host: Host) -> dict[str, Any]:
         "certificate": scraper.get("certificate", ""),
         "key": scraper.get("key", ""),
         "keep_bytes": section["keep_gb"] * 10**9,
+        "sensors": given.get("sensors", []),
+        "budgets": [
+            {
+                "place": place,
+                "watts": watts,
+                "hosts": "|".join(re.escape(one.name) for one in cluster.hosts if place in one.place),
+            }
+            for place, watts in cluster.site.metrics.power_budgets.items()
+        ],
         "mail": given.get("mail", {}),
         "mail_password": given.get("password", ""),
         "mail_ca": given.get("ca", ""),

@@ -140,7 +140,7 @@ def find_targets(session: Session, patterns: Sequence[str], place: str | None = 
     targets = [
         Target(host.name, host.cluster_address, "gpu" in host.groups, bool({"storage", "backup"} & set(host.groups)))
         for host in found.values()
-        if host.name in allowed and (place is None or (place and place in str(host.variables.get("place") or "")))
+        if host.name in allowed and (place is None or (place and place in host.place))
     ]
     if not targets and place is not None:
         raise ConfigError(f"--place {place!r}: no host of {' '.join(patterns)} has this in its place",

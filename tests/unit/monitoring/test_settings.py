@@ -214,7 +214,9 @@ def test_secrets_are_for_root_alone_and_in_no_diff() -> None:
         tasks = yaml.safe_load((ROOT / f"roles/{role}/tasks/converge.yml").read_text())
         files = next(task["gpuadmin.node.files"]["files"] for task in tasks if "gpuadmin.node.files" in task)
         secret = [
-            one for one in files if any(word in str(one["content"]) for word in ("_key ", "password", "alertmanager"))
+            one
+            for one in files
+            if any(word in str(one["content"]) for word in ("_key ", "password", "alertmanager", "ipmi"))
         ]
         assert secret
         for one in secret:
@@ -223,7 +225,7 @@ def test_secrets_are_for_root_alone_and_in_no_diff() -> None:
             assert (one["mode"], one["show_diff"]) == ("0600", False), one["path"]
 
 
-@pytest.mark.parametrize("name", ["prometheus", "alertmanager", "blackbox"])
+@pytest.mark.parametrize("name", ["prometheus", "alertmanager", "blackbox", "ipmi"])
 def test_nothing_listens_on_the_network(name: str) -> None:
     text = rendered(f"{name}.service.j2")
     assert "--web.listen-address=127.0.0.1:" in text
