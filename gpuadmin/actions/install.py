@@ -13,7 +13,7 @@ from typing import Any
 from gpuadmin.actions.bootstrap import find_public_key
 from gpuadmin.actions.shared.images import facts, require_storage, signers, variables
 from gpuadmin.ansible import connections
-from gpuadmin.common.text import size_words
+from gpuadmin.common.text import counted, size_words
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import known_as, read_known_hosts, with_lines
 from gpuadmin.config.yamlfile import write_atomically
@@ -55,6 +55,27 @@ def make_stick(options: Options, file: Path, image: str | None, arguments: str) 
             _pin(session, STICK, made["host_key"])
             echo(f"{file} is made. To write it to a stick: dd if={file} of=/dev/disk/by-id/STICK bs=4M", err=True)
         return report(session, run, {"stick": made and {"image": name, "bytes": made["bytes"]}})
+
+
+def serve_stick(options: Options, macs: Sequence[str], hours: int) -> int:
+    """Have the storage host boot machines, by MAC address, from the network as from a stick. Returns the exit code."""
+    with opened("install", options) as session:
+        require_storage(session)
+        names = [host.name for host in session.site.inventory.group("storage")]
+        server, given = (
+            session.site.settings.images.server or names[0],
+            {"gpuadmin_netboot": {"macs": list(macs), "hours": hours}},
+        )
+        found = session.look("serve-stick", [server], given)
+        if found.bad:  # guard: what nobody could boot from is not served
+            return report(session, found)
+        builder = PlanBuilder(f"Boot {counted(len(macs), 'machine')} from the network, as from the stick")
+        builder.add_all([server], found.hosts[server].changed)
+        session.plan(builder.build())
+        if session.check:
+            return report(session, found)
+        session.confirm()  # guard: machines are booted from the network once that is confirmed
+        return report(session, session.run("serve-stick", [server], given, check=False))
 
 
 def install(
