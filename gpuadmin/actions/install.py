@@ -18,7 +18,7 @@ from gpuadmin.actions.bootstrap import find_public_key
 from gpuadmin.actions.shared.images import facts, require_storage, signers, variables
 from gpuadmin.ansible import connections
 from gpuadmin.common.records.installs import MAC
-from gpuadmin.common.text import size_words
+from gpuadmin.common.text import counted, size_words
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import known_as, read_known_hosts, with_lines
 from gpuadmin.config.yamlfile import write_atomically
@@ -61,6 +61,26 @@ def make_stick(options: Options, file: Path, image: str | None, arguments: str) 
         return report(session, run, {"stick": made and {"image": name, "bytes": made["bytes"]}})
 
 
+def serve_stick(options: Options, macs: Sequence[str], hours: int) -> int:
+    """Have the storage host boot machines, by MAC address, from the network as from a stick. Returns the exit code."""
+    with opened("install", options) as session:
+        require_storage(session)
+        for mac in macs:
+            _require_mac("--serve", mac)
+        server = session.site.settings.images.server or session.site.inventory.group("storage")[0].name
+        given = {"gpuadmin_netboot": {"macs": list(macs), "hours": hours}}
+        found = session.look("serve-stick", [server], given)
+        if found.bad:  # guard: what nobody could boot from is not served
+            return report(session, found)
+        builder = PlanBuilder(f"Boot {counted(len(macs), 'machine')} from the network, as from the stick")
+        builder.add_all([server], found.hosts[server].changed)
+        session.plan(builder.build())
+        if session.check:
+            return report(session, found)
+        session.confirm()  # guard: machines are booted from the network once that is confirmed
+        return report(session, session.run("serve-stick", [server], given, check=False))
+
+
 def install(
     options: Options, name: str, mac: str, disk: str, address: str | None, network: Sequence[str], erase: str | None
 ) -> int:
@@ -68,8 +88,7 @@ def install(
     the host's name, for a disk that is not empty, with --yes. Returns the exit code.
     """
     with opened("install", options) as session:
-        if not re.fullmatch(MAC, mac):
-            raise ConfigError(f"--mac {mac!r}: is not a MAC address", hint="such as 3c:ec:ef:12:34:56")
+        _require_mac("--mac", mac)
         (host,) = session.site.inventory.named([name])
         if "gpu" not in host.groups:
             raise ConfigError(f"{name} is in no group of nodes", hint="put it into gpu in inventory/hosts.yml")
@@ -117,6 +136,11 @@ def install(
         _await(host, made["host_key"])
         echo(f"Next: gpuadmin provision --limit {name}; gpuadmin prepare-root --limit {name}", err=True)
         return report(session, run, {"image": machine["image"], "disk": disk})
+
+
+def _require_mac(option: str, mac: str) -> None:
+    if not re.fullmatch(MAC, mac):
+        raise ConfigError(f"{option} {mac!r}: is not a MAC address", hint="such as 3c:ec:ef:12:34:56")
 
 
 def _read_network(paths: Sequence[str]) -> dict[str, str]:

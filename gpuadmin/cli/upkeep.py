@@ -16,6 +16,11 @@ from gpuadmin.options import MailOptions, Options
 @click.option("--stick", metavar="FILE", type=click.Path(path_type=Path), help="Make the site's stick: this file.")
 @click.option("--image", metavar="NAME", help="With --stick: the image.  [default: the newest with a full stream]")
 @click.option("--kernel", metavar="TEXT", default="", help="With --stick: further arguments of all its kernels.")
+@click.option("--serve", multiple=True, metavar="MAC", help="Boot this machine from the network; repeatable.")
+@click.option("--hours", type=WholeNumber(1, 24), default=2, show_default=True, help="With --serve: for how long.")
+@click.option(
+    "--answers", metavar="DIR", type=click.Path(path_type=Path), help="Write answer files of installers there."
+)
 @click.option("--mac", metavar="MAC", help="A MAC address of the machine: another machine refuses.")
 @click.option("--disk", metavar="BY-ID", default="", help="Its name in /dev/disk/by-id; without it all are shown.")
 @click.option("--address", metavar="ADDRESS", help="Where the stick answers.  [default: the host's own address]")
@@ -23,8 +28,9 @@ from gpuadmin.options import MailOptions, Options
 @click.option("--erase", metavar="HOST", help="With --yes, for a disk that is not empty: the name to be typed.")
 @run_options(limit=False)
 def install(
-    options: Options, host: str | None, stick: Path | None, image: str | None, kernel: str, mac: str | None,
-    disk: str, address: str | None, network: tuple[str, ...], erase: str | None,
+    options: Options, host: str | None, stick: Path | None, image: str | None, kernel: str, serve: tuple[str, ...],
+    hours: int, answers: Path | None, mac: str | None, disk: str, address: str | None, network: tuple[str, ...],
+    erase: str | None,
 ) -> int:  # fmt: skip
     """Make an empty machine a node: boot it from the site's stick, and have one named disk written.
 
@@ -33,19 +39,29 @@ def install(
 
     \b
     gpuadmin install --stick site.img
+    gpuadmin install --serve 3c:ec:ef:12:34:56      # in place of a stick, where the network has DHCP
+    gpuadmin install --answers answers              # for an ordinary root, by the distribution's installer
     gpuadmin install gpu3 --mac 3c:ec:ef:12:34:56 --address 10.1.0.201 --disk nvme-SAMSUNG_MZ1_S5XX
     """
     from gpuadmin.actions import install as action
+    from gpuadmin.actions.answers import write_answers
 
-    if (host is None) == (stick is None) or bool(host) != bool(mac):
-        raise click.UsageError("name a HOST and its --mac, which stands on the machine; or give --stick FILE")
-    if stick is not None:
-        if disk or address or network or erase:
-            raise click.UsageError("--disk, --address, --network and --erase go with HOST, not with --stick")
-        return action.make_stick(options, stick, image, kernel)
-    if image or kernel:
+    made = [stick is not None, bool(serve), answers is not None]
+    if [host is not None, *made].count(True) != 1 or bool(host) != bool(mac):
+        what = "name a HOST and its --mac, which stands on the machine; or give one of --stick, --serve and --answers"
+        raise click.UsageError(what)
+    if any(made) and (disk or address or network or erase):
+        raise click.UsageError("--disk, --address, --network and --erase go with HOST")
+    if stick is None and (image or kernel):
         raise click.UsageError("--image and --kernel go with --stick: the image is the one that the stick has")
-    return action.install(options, str(host), str(mac).lower().replace("-", ":"), disk, address, network, erase)
+    if stick is not None:
+        return action.make_stick(options, stick, image, kernel)
+    if answers is not None:
+        return write_answers(options, answers)
+    macs = [one.lower().replace("-", ":") for one in (*serve, mac or "")]
+    if serve:
+        return action.serve_stick(options, macs[:-1], hours)
+    return action.install(options, str(host), macs[-1], disk, address, network, erase)
 
 
 @click.command("bootstrap")

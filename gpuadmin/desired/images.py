@@ -26,11 +26,13 @@ def btrfs_root(cluster: Cluster, host: Host) -> dict[str, Any]:
     }
 
 
-def install(cluster: Cluster, _host: Host) -> dict[str, Any]:
-    """The role `install`. `order`: of a disk; `stick`: of a stick."""
+def install(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `install`. `order`: of a disk; `stick`: of a stick; `netboot`: who boots from the network."""
     return {
         "order": cluster.asked("install", {}),
         "stick": cluster.asked("stick", {}),
+        "netboot": cluster.asked("netboot", {}),
+        "address": host.cluster_address,
         "reboot": cluster.asked("install_reboot", False),
         "run_id": cluster.asked("run_id", ""),
         "store": cluster.plain["images"]["store"],

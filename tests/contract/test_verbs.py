@@ -29,7 +29,8 @@ OF_ACCOUNTS = {
 }  # fmt: skip
 # the playbooks of grant, of drain, of announce, of run, of shutdown
 OF_GRANT = {"revoke", "resume", "maintain", "logs", "power"}
-STEPS = {"restart-docker", "make-stick"}  # of `diagnose --restart-docker`, of `install --stick`
+#: Beside their verb's own: of `diagnose --restart-docker`, of `install --stick` and `--serve`.
+STEPS = {"restart-docker", "make-stick", "serve-stick"}
 #: Whatever --limit says: on those that are named, on the golden node, on the one of the group slurm.
 ON_ONE_HOST = {"adopt", "build-image", "grant", "install", "promote", "queue", "drain", "resume"}
 READ_ONLY = {"compare", "drift", "list-users", "status", "top"}

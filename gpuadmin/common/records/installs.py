@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from .bounds import Count, Line, Pattern, Size
+from .bounds import Count, Line, Pattern, Size, Within
 
 MAC = "[0-9a-f]{2}(:[0-9a-f]{2}){5}"
 #: A name in /dev/disk/by-id: it becomes a path.
 DiskName = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]{0,200}|", "a name in /dev/disk/by-id")]
+Mac = Annotated[str, Pattern(MAC, "a MAC address")]
 NetworkFile = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}\.network", "the name of a .network file")]
 
 
@@ -37,6 +38,19 @@ class StickOrder:
 
 
 @dataclass(frozen=True)
+class NetbootOrder:
+    """Serve the site's stick to machines that boot from the network, for some hours; an earlier such order ends.
+
+    `address`: of the storage host, in the network of those machines.
+    """
+
+    macs: Annotated[list[Mac], Size(100)]
+    hours: Annotated[int, Within(1, 25)]
+    address: Annotated[str, Pattern(r"[0-9]{1,3}(\.[0-9]{1,3}){3}", "an IPv4 address")]
+    store: str
+
+
+@dataclass(frozen=True)
 class InstallOrder:
     """Install a node on one disk of a machine that runs from a stick. All that is on that disk goes.
 
@@ -45,7 +59,7 @@ class InstallOrder:
     """
 
     host: Annotated[str, Pattern("[A-Za-z0-9][A-Za-z0-9.-]{0,62}", "a host name")]
-    mac: Annotated[str, Pattern(MAC, "a MAC address")]
+    mac: Mac
     disk: DiskName
     admin: Admin
     run_id: str

@@ -30,7 +30,7 @@ ROOMS = {
     ".host": ("audit", "homes_release", "host_facts", "host_status", "unused_mounts", "shutdown_facts", "upgrade"),
     ".host_settings": ("host_settings",),
     ".images": (
-        "image_facts", "image_job", "image_layout", "image_relay", "image_store", "install", "stick",
+        "image_facts", "image_job", "image_layout", "image_relay", "image_store", "install", "netboot", "stick",
     ),
     ".limits": ("disk_room", "limits"),
     ".logins": ("announcements", "login_access", "sessions", "sshd_keys", "tell"),

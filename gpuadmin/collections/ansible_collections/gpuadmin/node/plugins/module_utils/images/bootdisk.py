@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +76,23 @@ UUID={top} /var btrfs noatime,subvol=/state 0 0
 UUID={top} /local btrfs noatime,subvol=/local 0 0
 UUID={boot} /boot/grub ext4 ro,noatime 0 0
 /usr/lib/sysimage/dpkg /var/lib/dpkg none bind 0 0
+"""
+_MODULES = (
+    "part_gpt", "ext2", "btrfs", "normal", "configfile", "linux", "loadenv", "search", "search_fs_uuid", "test", "echo",
+    "ls", "cat", "serial", "terminal", "boot", "reboot", "halt", "sleep",
+)  # fmt: skip
+#: What boots from the network: `-O` of grub-mkimage(1), the file's name, and the modules that it alone has.
+NETWORK_LOADERS = (
+    ("i386-pc-pxe", "bios.0", ("pxe", "tftp", "http")),
+    ("x86_64-efi", "uefi.efi", ("efinet", "tftp", "http", "efi_gop", "efi_uga")),
+)
+#: What the packages shim-signed and grub-efi-amd64-signed bring, and what that GRUB is told: where grub.cfg is.
+SIGNED = ("/usr/lib/shim/shimx64.efi.signed", "/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed")
+_FIND_CFG = """\
+regexp --set=1:disk '^([^,]+),' "$root"
+set root="$disk,gpt3"
+set prefix="($root)"
+configfile "$prefix/grub.cfg"
 """
 
 
@@ -194,21 +211,38 @@ def _let_admin_in(root: str, state: str, admin: Admin) -> None:
     add_key(place, admin.key, uid, gid)
 
 
-def make_loader(path: str, directory: str, modules: str = "/usr/lib/grub") -> None:
+def make_core(kind: str, target: str, prefix: str, own: Sequence[str], modules: str = "/usr/lib/grub") -> None:
+    """Make a GRUB that is one file and finds its grub.cfg below a prefix. `kind`: `-O` of grub-mkimage(1)."""
+    where = f"{modules}/{kind.replace('i386-pc-pxe', 'i386-pc')}"
+    run(("grub-mkimage", "-d", where, "-O", kind, "-p", prefix, "-o", target, *own, *_MODULES))
+
+
+def has_signed(signed: Sequence[str] = SIGNED) -> bool:
+    """Whether this host has a boot loader that machines with Secure Boot take."""
+    return all(os.path.exists(one) for one in signed)
+
+
+def make_loader(path: str, directory: str, modules: str = "/usr/lib/grub", signed: Sequence[str] = SIGNED) -> None:
     """Make the boot loader of a stick, and of all disks that are made from it: the first MiB of a disk.
 
-    GRUB looks for grub.cfg on the third part of the disk that it was loaded from. ``directory``: for what is between.
+    With UEFI it is the one that the distribution has signed, where this host has that. GRUB looks for grub.cfg on the
+    third part of the disk that it was loaded from. ``directory``: for what is between.
     """
-    common = ("part_gpt", "ext2", "btrfs", "normal", "configfile", "linux", "loadenv", "search", "search_fs_uuid",
-              "test", "echo", "ls", "cat", "serial", "terminal", "boot", "reboot", "halt", "sleep")  # fmt: skip
     core, efi, esp = (os.path.join(directory, name) for name in ("core.img", "bootx64.efi", "esp"))
     for kind, target, own in (("i386-pc", core, ("biosdisk",)), ("x86_64-efi", efi, ("fat", "efi_gop", "efi_uga"))):
-        run(("grub-mkimage", "-d", f"{modules}/{kind}", "-O", kind, "-p", "(,gpt3)/", "-o", target, *own, *common))
+        make_core(kind, target, "(,gpt3)/", own, modules)
     with open(esp, "wb") as stream:
         stream.truncate((BOOT - ESP) * MIB)
     run(("mformat", "-i", esp, "-F", "-v", "GPUADMIN", "::"), what="the ESP")
-    run(("mmd", "-i", esp, "::/EFI", "::/EFI/BOOT"), what="the ESP")
-    run(("mcopy", "-i", esp, efi, "::/EFI/BOOT/BOOTX64.EFI"), what="the ESP")
+    run(("mmd", "-i", esp, "::/EFI", "::/EFI/BOOT", "::/EFI/debian", "::/EFI/ubuntu"), what="the ESP")
+    files = [(efi, "BOOT/BOOTX64.EFI")]
+    if has_signed(signed):
+        find = os.path.join(directory, "find.cfg")
+        write_atomic(find, _FIND_CFG.encode(), mode=0o644)
+        files = [(signed[0], "BOOT/BOOTX64.EFI"), (signed[1], "BOOT/grubx64.efi"),
+                 (find, "debian/grub.cfg"), (find, "ubuntu/grub.cfg")]  # fmt: skip
+    for source, target in files:
+        run(("mcopy", "-i", esp, source, f"::/EFI/{target}"), what="the ESP")
     sector, code = bytearray(Path(modules, "i386-pc/boot.img").read_bytes()[:440]), bytearray(Path(core).read_bytes())
     if len(code) > MIB:
         raise NodeError("GRUB's core image is larger than its part of a disk")

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Optional
 
 from gpuadmin.common.records.images import ChainLink, ImageOrder, ImageSettings
-from gpuadmin.common.records.installs import InstallOrder, StickOrder
+from gpuadmin.common.records.installs import InstallOrder, NetbootOrder, StickOrder
 
 from .. import background
 from ..answer import Answer
@@ -19,7 +19,7 @@ from ..errors import NodeError, in_words
 from ..files import sync_directory
 from ..operation import operation
 from ..paths import STATE
-from . import chain_key, jobs, layout, relay, sticks
+from . import chain_key, jobs, layout, netboot, relay, sticks
 from .manifest import digest, load, parse
 from .mounting import mounted
 from .observe import observe
@@ -234,3 +234,8 @@ def install(document: InstallOrder, check: bool) -> Answer:
         return Answer(done, report, more={"finished": True})
     except NodeError as error:  # what the machine has is said all the same
         return Answer(report=report, problem=str(error))
+
+
+@operation("netboot", NetbootOrder)
+def serve_stick(document: NetbootOrder, check: bool) -> Answer:
+    return Answer(netboot.serve(document, check=check))

@@ -17,7 +17,7 @@ from ..background import Job, progress_writer
 from ..errors import NodeError
 from ..files import read_bytes
 from ..paths import RUN
-from . import bootdisk, disks
+from . import bootdisk, disks, netboot
 from .bootdisk import Wanted
 from .manifest import Manifest, Stream, choose_stream, digest, load
 from .mounting import mounted
@@ -62,6 +62,7 @@ def make_stick(order: StickOrder) -> dict[str, Any]:
             ignore=lambda _at, names: [name for name in names if name.startswith("from-")],
         )  # fmt: skip
         shutil.copyfile(loader, places.in_top("store/loader"))
+        netboot.prepare(places.in_top("roots", manifest.name), directory)
         write_json(places.in_state("stick.json"), {"image": manifest.name, "arguments": order.arguments})
 
     arguments = f"{order.arguments} {_QUIET}"
@@ -69,7 +70,10 @@ def make_stick(order: StickOrder) -> dict[str, Any]:
     wanted = Wanted(NAME, NAME, manifest, stream, order.store, loader, arguments, order.admin, network, RUN)
     key = bootdisk.lay_out(path, wanted, progress, fill)
     made = Made(key, path, os.path.getsize(path), digest(path))
-    return {"operations": [f"made a stick of {manifest.name}"], "report": {"made": asdict(made)}}
+    about = {"image": manifest.name, "arguments": arguments, "bytes": made.bytes}
+    write_json(os.path.join(directory, netboot.RECORD), about)
+    signed = "signed for Secure Boot" if bootdisk.has_signed() else "for machines without Secure Boot"
+    return {"operations": [f"made a stick of {manifest.name}, {signed}"], "report": {"made": asdict(made)}}
 
 
 def _load(store: str, name: str, admin: Admin) -> tuple[Manifest, Stream]:

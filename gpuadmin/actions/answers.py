@@ -1,0 +1,65 @@
+"""Answer files: what installers of distributions are told, so that a machine is as `bootstrap` leaves it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from gpuadmin.actions.bootstrap import find_public_key
+from gpuadmin.config.find import find_site
+from gpuadmin.config.load import load_site
+from gpuadmin.config.yamlfile import write_atomically
+from gpuadmin.console import echo, echo_document
+from gpuadmin.content import content_path
+from gpuadmin.errors import RefusedError
+from gpuadmin.options import Options
+from gpuadmin.reading import read_text
+from gpuadmin.report import local_document
+from gpuadmin.templates import Templates
+
+FILES = ("preseed.cfg", "user-data", "cloud-config")
+
+
+def write_answers(options: Options, directory: Path) -> int:
+    """Write the answer files of this site into a directory. Returns the exit code."""
+    site = load_site(str(find_site(options.site)))
+    there = [name for name in (*FILES, "meta-data") if (directory / name).exists()]
+    if there:  # guard: answer files replace no file
+        raise RefusedError(f"{directory / there[0]} is there already", hint="name another directory, or move it away")
+    user = site.settings.admin.user
+    values = {"user": user, "command": make_command(user, find_public_key(site))}
+    templates = Templates("answers", site.directory, keep_trailing_newline=True)
+    texts = {name: templates.rendered(f"{name}.j2", values) for name in FILES}
+    if not options.check:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in {**texts, "meta-data": ""}.items():  # which installers that find user-data want
+            write_atomically(directory / name, text)
+    if options.json:
+        echo_document(
+            local_document("install", {"files": [str(directory / name) for name in texts]}, site=site.directory)
+        )
+    else:
+        echo(
+            f"{'Would write' if options.check else 'Wrote'} {', '.join(texts)} and an empty meta-data into {directory}"
+        )
+        echo("Next, once a machine is installed: gpuadmin bootstrap HOST, which finds it ready")
+    return 0
+
+
+def make_command(user: str, key: str) -> str:
+    """What an installer does at its end as root of the new system, which is what the role `bootstrap` does: a line of a
+    shell without a single quote.
+    """
+    defaults = yaml.safe_load(read_text(content_path("roles", "bootstrap", "defaults", "main.yml")))
+    uid, home = defaults["bootstrap_uid"], defaults["bootstrap_home"].replace("{{ bootstrap_name }}", user)
+    sudoers, keys = f"/etc/sudoers.d/gpuadmin-{user}", f"{home}/.ssh/authorized_keys"
+    account = f'--system --user-group --create-home --shell /bin/bash --password "*" --uid {uid} --comment gpuadmin'
+    return " && ".join(
+        (
+            f"mkdir -p {Path(home).parent}", f"useradd {account} --home-dir {home} {user}",
+            f"install -d -m 700 -o {user} -g {user} {home}/.ssh", f"echo {' '.join(key.split()[:2])} >{keys}",
+            f"chown {user}: {keys}", f"chmod 600 {keys}",
+            f'echo "{user} ALL=(ALL:ALL) NOPASSWD: ALL" >{sudoers}', f"chmod 440 {sudoers}",
+        )
+    )  # fmt: skip
