@@ -127,7 +127,7 @@ def test_python_and_the_rest_are_installed_in_one_round(machine: Path) -> None:
     assert code == 0, said
     assert [line.split()[1] for line in ran] == ["update", "install"]
     assert {"python3", "python3-venv", "procps", "gcc", "mmdebstrap"} <= {*ran[1].split()}
-    assert any(line.startswith("Light hosts: ") for line in said), "and then it says what runs where"
+    assert any(line.startswith("Light hosts (") for line in said), "and then it says what runs where"
 
 
 def test_a_refusal_of_apt_names_the_way_out(machine: Path) -> None:
