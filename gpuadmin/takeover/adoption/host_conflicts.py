@@ -68,12 +68,11 @@ def _find_unread(host: Host) -> Iterator[Conflict]:
 
 def _find_system(host: Host) -> Iterator[Conflict]:
     system = host.part("system")
-    if system is not None and (system["family"] is None or not system["systemd"]):
+    if system is not None and not (system["family"] and system["systemd"]):
         without = "" if system["systemd"] else " without systemd"
         yield Conflict(
             "system",
-            f"runs {system['name']}{without}; gpuadmin works on Debian, Red Hat and Arch Linux and their kin, with"
-            " systemd",
+            f"runs {system['name']}{without}; gpuadmin works on Debian and Ubuntu, with systemd",
             "stops",
             (host.name,),
         )

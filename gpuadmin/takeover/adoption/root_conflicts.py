@@ -152,11 +152,6 @@ def find_sudo(host: Host, admins: Sequence[str]) -> Iterator[Conflict]:
         )
 
 
-def _unit(host: Host) -> str:
-    system = host.part("system")
-    return "ssh" if system is None or system["family"] in ("debian", None) else "sshd"
-
-
 def find_sshd(host: Host) -> Iterator[Conflict]:
     sshd = host.part("sshd")
     if sshd is None:
@@ -170,7 +165,7 @@ def find_sshd(host: Host) -> Iterator[Conflict]:
             remedies=(
                 on([host.name]),
                 "grep -H . /etc/ssh/sshd_config.d/*.conf        # what holds from then on: read it first",
-                f"sed -i '1i {_INCLUDE}' /etc/ssh/sshd_config && sshd -t && systemctl reload {_unit(host)}",
+                f"sed -i '1i {_INCLUDE}' /etc/ssh/sshd_config && sshd -t && systemctl reload ssh",
             ),
         )
     command = [one for one in sshd["settings"].get("authorizedkeyscommand", ()) if one != "none"]

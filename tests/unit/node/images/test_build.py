@@ -391,20 +391,13 @@ def test_the_whole_by_requests(world: World, golden: Node, monkeypatch: pytest.M
     assert work(after, action="prune")["operations"] == []
 
 
-def test_package_managers(tmp_path: Path) -> None:
+def test_packages_are_installed_by_apt_get(tmp_path: Path) -> None:
     (tmp_path / "usr/bin").mkdir(parents=True)
-    with pytest.raises(NodeError, match="none of apt, pacman and dnf"):
+    with pytest.raises(NodeError, match="this root has no apt-get"):
         build.package_commands(str(tmp_path), ["x"], False)
-    for program, first, last in (
-        ("dnf", "dnf", "upgrade"),
-        ("pacman", "pacman", "-Syu"),
-        ("apt-get", "apt-get", "dist-upgrade"),
-    ):
-        (tmp_path / "usr/bin" / program).write_text("")
-        commands = build.package_commands(str(tmp_path), ["x"], True)
-        assert all(command[0] == first for command in commands)
-        assert any(last in command for command in commands)
-        assert any(command[-1] == "x" for command in commands)
+    (tmp_path / "usr/bin/apt-get").write_text("")
+    commands = build.package_commands(str(tmp_path), ["x"], True)
+    assert [command[-1] for command in commands] == ["update", "dist-upgrade", "x"]
 
 
 def test_cleaning_keeps_the_stream_that_is_wanted(golden: Node) -> None:
