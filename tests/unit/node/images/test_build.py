@@ -205,6 +205,26 @@ def test_an_image_that_the_golden_node_has_not_booted_is_not_sealed(golden: Node
     assert not list((golden.top / "incoming").iterdir())
 
 
+def test_nothing_is_built_where_it_may_not_be(golden: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that would lead elsewhere; a node that could not be switched, either."""
+    with pytest.raises(NodeError, match="is not a name for an image"):
+        build.prepare(golden.places, golden.settings, "../new")
+
+    def refuse(*_given: object) -> None:
+        raise NodeError("a trial goes on")
+
+    with monkeypatch.context() as patch, pytest.raises(NodeError, match="a trial goes on"):
+        patch.setattr(build, "preflight", refuse)
+        build.prepare(golden.places, golden.settings, "new")
+    assert [one.name for one in (golden.top / "roots").iterdir()] == ["base"]
+    assert not os.path.ismount(build.point(golden.places))
+    build.prepare(golden.places, golden.settings, "new")
+    kept = Path(golden.places.state, "identity/etc/hostname")
+    assert kept.read_text() == "node2\n", "of whoever builds, as it is now"
+    with pytest.raises(NodeError, match="there is no root other being built"):
+        build.finish(golden.places, golden.settings, "other")
+
+
 def test_a_name_that_is_taken_and_a_build_that_was_cut_off(golden: Node) -> None:
     build.prepare(golden.places, golden.settings, "new")  # and cut off: mounts and a root that is not finished
     change(golden, "new")
