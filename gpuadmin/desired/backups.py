@@ -29,6 +29,7 @@ def backups(cluster: Cluster, host: Host) -> dict[str, Any]:
         "restore": asked.get("restore", {}),
         "run_id": cluster.asked("run_id", ""),
         "promote": cluster.asked("promote", {}),
+        "moves": bool(cluster.asked("former", {})),  # homes are served from elsewhere from now on, and that was shown
     }
 
 
