@@ -84,6 +84,28 @@ def test_the_node_itself_is_not_touched_by_a_build(golden: Node) -> None:
     assert [one.name for one in (factory / "lib/dkms").iterdir()] == ["mok.pub"], "a private key is in no image"
 
 
+def test_where_what_a_build_writes_is_kept(golden: Node) -> None:
+    """The packages' database with the root that it describes; /run and /tmp nowhere; what is in /var/home
+    with the node."""
+    base, home = golden.top / "roots/base", golden.top / "state/home"
+    run("btrfs", "property", "set", "-ts", base, "ro", "false")
+    (base / "usr/lib/sysimage/dpkg").mkdir(parents=True)
+    run("btrfs", "property", "set", "-ts", base, "ro", "true")
+    for directory in (golden.top / "state/lib/dpkg", home):
+        directory.mkdir()
+    build.prepare(golden.places, golden.settings, "new")
+    inside = Path(build.point(golden.places))
+    for name in ("var/lib/dpkg/status", "run/x", "tmp/x", "var/home/x"):
+        (inside / name).write_text("new")
+    build.finish(golden.places, golden.settings, "new")
+    made = golden.top / "roots/new"
+    assert (made / "usr/lib/sysimage/dpkg/status").read_text() == "new"
+    assert not list((golden.top / "state/lib/dpkg").iterdir())
+    assert not list((base / "usr/lib/sysimage/dpkg").iterdir())
+    assert not [*(made / "run").iterdir(), *(made / "tmp").iterdir()]
+    assert (home / "x").exists()
+
+
 @pytest.mark.holds("what blocks whoever reads it is in no image")
 def test_pipes_and_sockets_of_a_package_end_no_build(tmp_path: Path) -> None:
     """postfix has pipes in /var/spool: to copy one waits for somebody who writes to it, and a socket cannot be read."""
