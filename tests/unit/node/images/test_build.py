@@ -434,20 +434,42 @@ def test_the_whole_by_requests(world: World, golden: Node, monkeypatch: pytest.M
     assert work(after, action="prune")["operations"] == []
 
 
-def test_package_managers(tmp_path: Path) -> None:
+APT = ("apt-get", "-y", "-o", "Dpkg::Options::=--force-confold")
+#: Program → what it is asked, by (packages, upgrade).
+COMMANDS: dict[str, dict[tuple[str, bool], list[tuple[str, ...]]]] = {
+    "dnf": {
+        ("x", True): [("dnf", "-y", "upgrade", "--refresh"), ("dnf", "-y", "install", "x")],
+        ("x", False): [("dnf", "-y", "install", "x")],
+        ("", True): [("dnf", "-y", "upgrade", "--refresh")],
+    },
+    "pacman": {
+        ("x", True): [("pacman", "-Syu", "--noconfirm", "--needed", "x")],
+        ("x", False): [("pacman", "-S", "--noconfirm", "--needed", "x")],
+        ("", True): [("pacman", "-Syu", "--noconfirm", "--needed")],
+    },
+    "apt-get": {
+        ("x", True): [
+            ("apt-get", "-q", "-o", "APT::Update::Error-Mode=any", "update"),
+            (*APT, "-o", "APT::Get::Always-Include-Phased-Updates=true", "dist-upgrade"), (*APT, "install", "x"),
+        ],
+        ("x", False): [(*APT, "install", "x")],
+        ("", True): [
+            ("apt-get", "-q", "-o", "APT::Update::Error-Mode=any", "update"),
+            (*APT, "-o", "APT::Get::Always-Include-Phased-Updates=true", "dist-upgrade"),
+        ],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("program", COMMANDS)
+def test_package_managers(program: str, tmp_path: Path) -> None:
     (tmp_path / "usr/bin").mkdir(parents=True)
     with pytest.raises(NodeError, match="none of apt, pacman and dnf"):
         build.package_commands(str(tmp_path), ["x"], False)
-    for program, first, last in (
-        ("dnf", "dnf", "upgrade"),
-        ("pacman", "pacman", "-Syu"),
-        ("apt-get", "apt-get", "dist-upgrade"),
-    ):
-        (tmp_path / "usr/bin" / program).write_text("")
-        commands = build.package_commands(str(tmp_path), ["x"], True)
-        assert all(command[0] == first for command in commands)
-        assert any(last in command for command in commands)
-        assert any(command[-1] == "x" for command in commands)
+    (tmp_path / "usr/bin" / program).touch()
+    for (packages, upgrade), commands in COMMANDS[program].items():
+        assert build.package_commands(str(tmp_path), packages, upgrade) == commands
+    assert build.package_commands(str(tmp_path), "", False) == []
 
 
 def test_cleaning_keeps_the_stream_that_is_wanted(golden: Node) -> None:
