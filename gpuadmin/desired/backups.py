@@ -30,6 +30,7 @@ def backups(cluster: Cluster, host: Host) -> dict[str, Any]:
         "restore_all": asked.get("restore_all", {}),
         "run_id": cluster.asked("run_id", ""),
         "promote": cluster.asked("promote", {}),
+        "moves": bool(cluster.asked("former", {})),  # homes are served from elsewhere from now on, and that was shown
     }
 
 

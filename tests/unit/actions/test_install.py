@@ -43,6 +43,7 @@ class Answers:
     path: str = ""
     size: int = 9000
     full: bool = True
+    fails: str = ""  # the disk, or the reboot
 
     def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
         self.asked.append(invocation)
@@ -60,12 +61,14 @@ class Answers:
         if self.silent:
             return RunResult({host: HostResult("unreachable", message="timed out")})
         if not invocation.check:
-            return RunResult({host: HostResult("changed", reports={"made": {"host_key": f"ssh-ed25519 {NODE_KEY}"}})})
+            step = "reboot" if "gpuadmin_install_reboot" in invocation.variables else "disk"
+            done = HostResult("changed", reports={"made": {"host_key": f"ssh-ed25519 {NODE_KEY}"}})
+            return RunResult({host: HostResult("failed", message=f"no {step}") if self.fails == step else done})
         reports = {"machine": {"image": "one", "disks": self.disks}}
         if self.refusal:
             return RunResult({host: HostResult("failed", message=self.refusal, reports=reports)})
-        done = ["write one"] if invocation.variables["gpuadmin_install"]["disk"] else []
-        return RunResult({host: HostResult("changed", done, reports=reports)})
+        does = ["write one"] if invocation.variables["gpuadmin_install"]["disk"] else []
+        return RunResult({host: HostResult("changed", does, reports=reports)})
 
     @property
     def written(self) -> list[dict[str, Any]]:
@@ -176,6 +179,22 @@ def test_the_name_is_typed(typed: str, code: int, answers: Answers, cli: Cli, mo
     assert len(answers.written) == (code == 0)
 
 
+@pytest.mark.parametrize(
+    ("fails", "advice", "key"),
+    [
+        ("disk", "boot the stick again and run the same: it begins anew", OLD_KEY),
+        ("reboot", "switch it off and on", NODE_KEY),
+    ],
+)
+def test_what_was_cut(fails: str, advice: str, key: str, answers: Answers, site: Path, cli: Cli) -> None:
+    """Its key is pinned from when the disk is whole on."""
+    answers.fails = fails
+    code, out, err = cli("install", "node1", "--mac", MAC, "--disk", BLANK, "--yes")
+    assert (code, pinned(site, PATTERN)) == (3, {key})
+    assert f"no {fails}" in out
+    assert advice in err
+
+
 def test_the_name_in_a_script(answers: Answers, cli: Cli) -> None:
     succeed(cli, "install", "node1", "--mac", MAC, "--disk", FULL, "--yes", "--erase", "node1")
     assert len(answers.written) == 1
@@ -218,9 +237,12 @@ def fetched(answers: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     source = tmp_path / "source"
     source.write_bytes(answers.image)
     answers.path = str(source)
-    monkeypatch.setattr(
-        "gpuadmin.actions.install.connections.command_line", lambda site, name, words: ["cat", str(source)]
-    )
+
+    def reach(_site: Any, name: str, words: list[str]) -> list[str]:
+        assert (name, words) == ("storage1", [f"sudo -n cat {source}"])
+        return ["cat", str(source)]
+
+    monkeypatch.setattr("gpuadmin.actions.install.connections.command_line", reach)
     return source
 
 

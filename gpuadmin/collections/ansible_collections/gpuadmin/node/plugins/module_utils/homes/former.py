@@ -45,7 +45,7 @@ def find_mounts(server: str, above: str, table: str) -> list[str]:
         for one in parse_mountinfo(table)
         if one.source.startswith(source)
         # guard: what a person mounts by FUSE, from wherever they say, is not taken for homes
-        if one.fstype in ("nfs", "nfs4")
+        if not one.fstype.startswith("fuse") or "user_id=0" in one.options.split(",")
     ]
     return sorted(found, key=len, reverse=True)
 

@@ -56,6 +56,11 @@ def apparmor_profile_needed() -> bool:
     return restricts and not os.path.exists("/etc/apparmor.d/rootlesskit")
 
 
+def serves_promoted(state: str = STATE, exports: str = "/etc/exports.d/gpuadmin.exports") -> bool:
+    """Whether people have their homes from here since `gpuadmin promote`."""
+    return os.path.lexists(os.path.join(state, "promoted.json")) and os.path.lexists(exports)
+
+
 def look_at(path: str, mounts: list[Mount]) -> dict[str, object]:
     """One path, without looking into anything that is mounted on it."""
     on_it = [mount for mount in mounts if mount.point == path]
@@ -133,6 +138,7 @@ def facts(paths: Sequence[str]) -> dict[str, object]:
         "nvswitches": pci.switches(),
         "read_only_root": guard.inspect("/").managed,
         "serves_nfs": os.path.exists("/usr/sbin/exportfs"),
+        "serves_promoted": serves_promoted(),
         "apparmor_profile_needed": apparmor_profile_needed(),
         "paths": {path: look_at(path, mounts) for path in paths},
     }
