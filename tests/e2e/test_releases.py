@@ -56,13 +56,17 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     options = [word for host, number in hosts.items() for word in ("--release", f"{host}={number}")]
     directory = REPOSITORY / ".cache" / f"e2e-releases-{request.param}"
     with provisioned_lab(name, directory, "--light", "--nodes", str(len(hosts) - 1), "--gpus", "2", *options) as found:
-        if request.param == "mixed":
-            (found.site / "inventory/monitor.yml").write_text(MONITOR)
-            settings = found.site / "gpuadmin.yml"
+        settings, monitor = found.site / "gpuadmin.yml", found.site / "inventory/monitor.yml"
+        if request.param == "mixed" and not monitor.exists():  # with GPUADMIN_KEEP_LAB it is of an earlier session
+            monitor.write_text(MONITOR)
             settings.write_text(f"{settings.read_text()}\n{MIXED_SETTINGS}")
-            found.gpuadmin("provision", "--yes")
-        found.add("minji")
-        found.save("people")
+
+        def set_up() -> None:
+            if request.param == "mixed":
+                found.gpuadmin("provision", "--yes")
+            found.add("minji")
+
+        found.begin("people", set_up)
         yield found
     if not KEEP:
         nothing_left(name)
