@@ -25,16 +25,8 @@ REASON = "gpuadmin shutdown 1a2b3c4d: idle, by jun@laptop"
 
 
 def job(gpus: int = 1, why: str = "node", place: int = 1) -> dict[str, Any]:
-    words = WHY[why][0] if why in WHY else why
-    return {
-        "id": "1",
-        "user": "minji",
-        "gpus": gpus,
-        "place": place,
-        "why": words if place else "",
-        "nodes": "",
-        "end": None,
-    }
+    found = {"id": "1", "user": "minji", "gpus": gpus, "place": place, "nodes": "", "end": None}
+    return {**found, "why": WHY[why][0] if place else ""}
 
 
 def node(name: str, state: str = "drained", reason: str = REASON, gpus: int | None = 8) -> dict[str, Any]:
@@ -54,7 +46,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]] =
     "an idle node has enough": ([job(4)], [*TWO, node("gpu3", "idle", "")], []),
     "an idle node has too few": ([job(9)], [*TWO, node("gpu3", "idle", "")], ["gpu1"]),
     "a node that is idle and silent has none": ([job(4)], [*TWO, node("gpu3", "idle", "Not responding")], ["gpu1"]),
-    "a controller that says no numbers": ([job(2)], [node("gpu1", gpus=None), node("gpu2", gpus=None)], ["gpu1", "gpu2"]),
+    "no numbers": ([job(2)], [node("gpu1", gpus=None), node("gpu2", gpus=None)], ["gpu1", "gpu2"]),
 }  # fmt: skip
 
 
