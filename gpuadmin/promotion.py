@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from gpuadmin.answers import Answers
@@ -89,6 +89,11 @@ def choose(
         newer |= dict.fromkeys(names, str(one["name"]))
     left = {name: why for name, why in without.items() if name not in homes}
     return Choice(homes, times, frozenset(unverified), left, newer)
+
+
+def find_end(now: datetime) -> str:
+    """From when no copy can be, given the time in UTC: clocks differ."""
+    return f"{now + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _rank(created: str, end: str) -> tuple[bool, str]:

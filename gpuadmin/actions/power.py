@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuadmin.actions.shared.now import plain_table
-from gpuadmin.actions.shared.power import PowerRequest, find_targets, go, look_and_decide
-from gpuadmin.actions.shared.queue import Away, away
+from gpuadmin.actions.shared.power import PowerRequest, find_targets, find_turns, go, look_and_decide
+from gpuadmin.actions.shared.prometheus import Prometheus
+from gpuadmin.actions.shared.queue import Away, ask, away, controller, look
 from gpuadmin.answers import Answers
 from gpuadmin.auditing.hardware import load
+from gpuadmin.common.queries import HOT
 from gpuadmin.common.text import listed, the_page
+from gpuadmin.common.waiting import IDLE_OFF
 from gpuadmin.config.inventory import Host
 from gpuadmin.desired.nodes import find_askers, find_bmc
 from gpuadmin.errors import ConfigError, UnreachableError
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.power import Decision, Target
+from gpuadmin.power import Decision, Target, choose_needed
 from gpuadmin.reading import read_secret
 from gpuadmin.results import HostResult, RunResult, with_all
 from gpuadmin.session import Session, opened
@@ -112,8 +116,35 @@ def power(options: Options, action: str, patterns: Sequence[str], *, hard: bool,
             if not run.interrupted and (action != "on" or not run.code):
                 run = run.then(bmcs.switch("on", [name for name in names if name in off]))
         if steps and not session.check:
-            away(session, [*run.hosts]).resume([name for name, found in run.hosts.items() if not found.bad])
+            came = [name for names in steps for name in names if name in off]
+            away(session, [*run.hosts]).resume([name for name, found in run.hosts.items() if not found.bad], came)
         return report(session, run, {"cut": cut, "left": left}, advice="run it again, which looks at every host again")
+
+
+def switch_on_needed(options: Options, patterns: Sequence[str]) -> int:
+    """Switch on nodes that `shutdown --idle` has switched off, as many as jobs of the queue need, unless it is too hot.
+    Returns the exit code. A site without such a job has no run of it."""
+    with opened("power", options, changes=False) as session:
+        names: list[str] = []
+        for asking in (look, ask):  # what decides is asked of today's code
+            host = controller(session)
+            answers, _ = asking(session, host)
+            if host not in answers.known:
+                return nothing(session, [answers])
+            queue, turns = answers.known[host], find_turns(session)
+            named = {one.name for one in find_targets(session, patterns or ["gpu"])}
+            named &= {one.name for one in session.hosts if find_bmc(session.site.settings, one)}
+            off = [one["name"] for one in queue["nodes"] if one["name"] in named and IDLE_OFF.match(one["reason"])]
+            names = choose_needed(queue, sorted(off, key=lambda name: turns.get(name, "")), time.time())
+            if not names:
+                return nothing(session)
+        if session.site.inventory.group("monitor"):
+            with Prometheus(session.site) as prometheus:
+                hot = sorted({one.labels["alertname"] for one in prometheus.ask(HOT)})
+            if hot:  # guard: nothing is switched on while it is too hot, or too much is drawn
+                session.console.print(f"{listed(names)} stay off while there is an alert: {listed(hot)}")
+                return nothing(session)
+    return power(options, "on", names, hard=False, force=False)
 
 
 def _find(

@@ -23,7 +23,7 @@ from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.promotion import NOTICE, READ_ONLY, WRITES, Choice, choose, find_left, find_refusal, moment
+from gpuadmin.promotion import NOTICE, READ_ONLY, WRITES, Choice, choose, find_end, find_left, find_refusal, moment
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 from gpuadmin.who import who
@@ -108,8 +108,7 @@ def _choose(session: Session, host: Host, old: Host, copies: Answers) -> Choice:
     registry, settings = session.site.registry.registry, session.site.settings
     people = {one.name: one.uid or 0 for one in registry.users} if settings.accounts.source == "registry" else None
     mine, theirs = (copies.known.get(one.name, {}).get("backups", ()) for one in (host, old))
-    end = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"  # clocks differ
-    found = choose(mine, people, [one.name for one in registry.retired], theirs, end)
+    found = choose(mine, people, [one.name for one in registry.retired], theirs, find_end(datetime.now(UTC)))
     if not found.homes:
         raise ConfigError(f"{host.name} has no copy of any home", hint="gpuadmin list-backups shows what there is")
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -17,7 +18,7 @@ from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.promotion import Choice, choose
+from gpuadmin.promotion import Choice, choose, find_end
 from gpuadmin.session import Session, opened
 
 #: As the storage host names them: a time, and what it was made for.
@@ -92,7 +93,7 @@ def _choose(session: Session) -> tuple[dict[str, int] | None, Answers, Choice]:
     registry = site.registry.registry
     people = {one.name: one.uid or 0 for one in registry.users} if site.settings.accounts.source == "registry" else None
     gone = [one.name for one in registry.retired]
-    return people, answers, choose(map(_verified, sets), people, gone, map(_homes, sets))
+    return people, answers, choose(map(_verified, sets), people, gone, map(_homes, sets), find_end(datetime.now(UTC)))
 
 
 def _homes(one: Mapping[str, Any]) -> dict[str, Any]:

@@ -220,8 +220,11 @@ def shutdown(
 @click.argument("hosts", metavar="[HOST]...", nargs=-1, shell_complete=pattern())
 @click.option("--hard", is_flag=True, help="Cut hosts off that answer, too, and ask them nothing: the last resort.")
 @click.option("--force", is_flag=True, help="Send away people who are on hosts that answer.")
+@click.option(
+    "--queue", is_flag=True, help="Of nodes that `shutdown --idle` switched off, only as many as jobs wait for."
+)
 @run_options()
-def power(action: str, hosts: tuple[str, ...], hard: bool, force: bool, options: Options) -> int:
+def power(action: str, hosts: tuple[str, ...], hard: bool, force: bool, queue: bool, options: Options) -> int:
     """Show whether hosts are on, or switch them on, off, or off and on, by their BMC or Wake-on-LAN.
 
     Each host is asked first: one that answers goes by itself, as by shutdown, and stays while people are on it. One
@@ -231,9 +234,14 @@ def power(action: str, hosts: tuple[str, ...], hard: bool, force: bool, options:
     \b
     gpuadmin power status
     gpuadmin power cycle gpu3
+    gpuadmin power on --queue       # what `timers.verbs: [power]` does every ten minutes
     """
-    from gpuadmin.actions.power import power
+    from gpuadmin.actions.power import power, switch_on_needed
 
+    if queue:
+        if action != "on":
+            raise click.UsageError("--queue is for `power on`")
+        return switch_on_needed(options, hosts)
     if action != "status" and not hosts:
         raise click.UsageError(f"which hosts? gpuadmin power {action} HOST...")
     return power(options, action, hosts, hard=hard, force=force)

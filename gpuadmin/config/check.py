@@ -241,6 +241,12 @@ def _timers(site: Site) -> Iterator[Finding]:
         yield Finding("error", where, "no host is in the group monitor, whose timers they are", "name one there")
     if mail is not None and mail.user is not None and mail.password_file is None:
         yield Finding("error", where, "a timer has no environment to find the mail password in", "mail.password_file")
+    if ("shutdown" in timers.verbs) != (timers.shutdown is not None):
+        yield Finding(
+            "error", where, "shutdown is in one of `verbs` and `shutdown` alone", "say when, and how many nodes"
+        )
+    if "power" in timers.verbs and (site.settings.slurm is None or not site.inventory.group("slurm")):
+        yield Finding("error", where, "power switches on what the queue needs, and there is no queue", "take it out")
     if {"notify", "report"} & {*timers.verbs} and mail is None:
         yield Finding("error", where, "no mail can be sent", "say how under mail: host, sender")
 

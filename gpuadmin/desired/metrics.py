@@ -103,7 +103,15 @@ def node_metrics(cluster: Cluster, host: Host) -> dict[str, Any]:
 def timers(cluster: Cluster, _host: Host) -> dict[str, Any]:
     """The role `timers`."""
     found: dict[str, Any] = cluster.plain["timers"] or {"verbs": [], "program": ""}
-    return found
+    idle = found.get("shutdown") or {"when": "", "hosts": "", "nodes": 0, "place": None}
+    # of letters, digits and signs that neither a shell nor systemd reads in another way (IdleShutdown)
+    place = f' --place "{idle["place"]}"' if idle["place"] else ""
+    command = f"shutdown {idle['hosts']} --idle {idle['nodes']}{place} --yes"
+    return {
+        "verbs": found["verbs"],
+        "program": found["program"],
+        "shutdown": {"when": idle["when"], "command": command},
+    }
 
 
 def web_link(cluster: Cluster, host: Host) -> dict[str, Any]:

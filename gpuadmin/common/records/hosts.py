@@ -26,13 +26,15 @@ class Announcement:
 class Power:
     """What keeps a host from being switched off. None: it is not known, and `unknown` says why.
 
-    `clients`: addresses of hosts that mount something from it. `jobs`: of gpuadmin's.
+    `clients`: addresses of hosts that mount something from it. `jobs`: of gpuadmin's. `claims`: who has a container or
+    a grant there, without being on it.
     """
 
     people: Optional[list[str]]
     clients: Optional[list[str]]
     jobs: Optional[list[str]]
     unknown: Words
+    claims: Optional[list[str]] = None
 
 
 @dataclass(frozen=True)

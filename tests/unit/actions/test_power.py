@@ -21,7 +21,7 @@ from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Cli
 from tests.support.sites import make_site
 
-FREE: dict[str, Any] = {"people": [], "clients": [], "jobs": [], "unknown": {}}
+FREE: dict[str, Any] = {"people": [], "clients": [], "jobs": [], "unknown": {}, "claims": []}
 GPU1, GPU2 = (Target(f"gpu{number}", f"10.0.0.{number}", people=True, serves=False) for number in (1, 2))
 NAS = Target("nas", "10.0.0.9", people=False, serves=True)
 MON = Target("mon", "10.0.0.8", people=False, serves=False)

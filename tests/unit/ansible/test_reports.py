@@ -117,6 +117,7 @@ GOOD: dict[str, Any] = {
     },
     "adoption": ANSWER,
     "restored": {"target": "/srv/x", "files": 1},
+    "restored_homes": {"minji": "", "jiho": "there is a home that somebody has used"},
     "deleted": {"minji": {"kept": 1, "words": ["a"], "bytes": 9, "deleted": 3}},
     "cleared": {"x/minji": {"attic": "/y", "problem": None}},
     "facts": {
@@ -134,7 +135,7 @@ GOOD: dict[str, Any] = {
         "refused": {"b": "why"}, "prunable": {"images": ["a"], "roots": []}, "rollback": None, "problem": None,
     },
     "switch": {"seconds": {"fetch": 3.5}, "booted": True},
-    "power": {"people": ["minji"], "clients": ["10.0.0.1"], "jobs": [], "unknown": {}},
+    "power": {"people": ["minji"], "clients": ["10.0.0.1"], "jobs": [], "unknown": {}, "claims": ["jiho (a grant)"]},
     "former_homes": {"answers": False, "mounts": ["/home"], "held": {"minji": ["vim (4711)"]}},
     "bmcs": {"gpu1": {"state": "on", "answers": False, "problem": "curl: (7) Failed to connect"}},
     "grants": {"access": "granted", "gpus": ["GPU-1"], "grants": [
