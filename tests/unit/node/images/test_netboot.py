@@ -95,7 +95,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     )
     monkeypatch.setattr(netboot, "working", lambda unit: found.works)
     monkeypatch.setattr(netboot, "journal", lambda unit, lines: "Address in use")
-    monkeypatch.setattr("ansible_collections.gpuadmin.node.plugins.module_utils.images.netboot.time.sleep", lambda _: None)
+    monkeypatch.setattr(
+        "ansible_collections.gpuadmin.node.plugins.module_utils.images.netboot.time.sleep", lambda _: None
+    )
     return found
 
 
@@ -127,7 +129,7 @@ def test_nobody_is_shown_the_name(host: Host) -> None:
 
 
 def test_a_second_order_has_another_name(host: Host) -> None:
-    names = set()
+    names: set[str] = set()
     for _ in range(2):
         host.serve()
         names.update(one.name for one in (host.stick / "net").iterdir() if one.is_dir())
