@@ -60,6 +60,7 @@ ROOT_TOOLS: Mapping[str, str] = {
 }
 TEST_TOOLS: Mapping[str, str] = {
     "chromium": "chromium",
+    "dnsmasq": "dnsmasq-base",
     "linux.uml": "user-mode-linux",
     "mmdebstrap": "mmdebstrap",
 }

@@ -113,6 +113,8 @@ def install(
             return report(session, found)
         builder = PlanBuilder(f"Install {name}: everything on one disk goes", destroys=True)
         builder.add_all([name], ["erase this disk", *describe_disk(chosen), *found.hosts[name].changed])
+        if chosen["parts"]:
+            builder.add_all([name], ["with it goes what a node keeps on its disk: /local, /var, its keys; homes stay"])
         builder.add("site", f"pin the host key of {name}, which it makes; one that is pinned now goes")
         session.plan(builder.build())
         if session.check:

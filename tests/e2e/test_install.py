@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,21 @@ import pytest
 from gpuadmin.actions.shared.images import signing_key
 from gpuadmin.config.load import load_site
 from gpuadmin.host_keys import fetch_host_keys
-from tests.support.bare_machine import DISK, KERNEL, MAC, Machine, fill_store, machine, make_image, run, wait_until
+from gpuadmin.lab import state
+from gpuadmin.lab.light import host as light
+from tests.support.bare_machine import (
+    DISK,
+    KERNEL,
+    LAN_MAC,
+    MAC,
+    Machine,
+    dhcp_server,
+    fill_store,
+    machine,
+    make_image,
+    run,
+    wait_until,
+)  # fmt: skip
 from tests.support.lab_cluster import KEEP, LAB, REPOSITORY, Cluster
 from tests.support.where import BOOT
 
@@ -43,10 +58,19 @@ def cluster() -> Iterator[Cluster]:
             shutil.rmtree(PLACE)
 
 
-@pytest.fixture(params=["bios", "uefi"])
+@pytest.fixture(params=["bios", "uefi", pytest.param("network", marks=pytest.mark.needs("dnsmasq"))])
 def bare(cluster: Cluster, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
-    """A machine that has booted the stick; its host is in the inventory."""
-    with machine(tmp_path / "machine", PLACE / "site.img", request.param) as found:
+    """A machine that has booted the stick, or the same from the network; its host is in the inventory."""
+    lan = light.name_of(state.existing(cluster.name))
+    with ExitStack() as stack:
+        if request.param == "network":
+            assert "no DHCP server" in str(cluster.gpuadmin("install", "--serve", LAN_MAC, "--yes", code=3))
+            stack.enter_context(dhcp_server(lan, tmp_path))
+            said = str(cluster.gpuadmin("install", "--serve", LAN_MAC, "--yes"))
+            assert f"{LAN_MAC} gets 10.77.0.2" in said
+            assert "beware" not in said
+            assert "beware" not in str(cluster.gpuadmin("install", "--serve", LAN_MAC, "--check")), "it is no stranger"
+        found = stack.enter_context(machine(tmp_path / "machine", PLACE / "site.img", request.param, lan))
         reached = {"ansible_host": "127.0.0.1", "ansible_port": found.port}
         (cluster.site / "inventory/bare.yml").write_text(json.dumps({"gpu": {"hosts": {NODE: reached}}}))
         wait_for_stick(cluster)
@@ -93,7 +117,8 @@ def test_an_empty_machine_becomes_a_node(cluster: Cluster, bare: Machine) -> Non
     """Looked at, refused, cut off in the middle (by a BIOS), begun anew, booted; and it is what its name says."""
     shown = cluster.gpuadmin("install", NODE, "--mac", MAC, "--yes", code=2)["result"]["error"]
     assert "virtio-EMPTY: 10.7 GB, model unknown\n    nothing is on it" in shown
-    assert "cannot be taken: vdb3 is in use (/boot/grub)" in shown
+    # what runs from memory is no disk
+    assert ("cannot be taken: vdb3 is in use (/boot/grub)" in shown) == (bare.kind != "network")
     again: tuple[str, ...] = ()
     if bare.kind == "bios":
         assert "virtio-STICK is not touched: vdb3 is in use" in str(install(cluster, "--disk", "virtio-STICK", code=3))
@@ -113,7 +138,7 @@ def test_an_empty_machine_becomes_a_node(cluster: Cluster, bare: Machine) -> Non
     root = on_node(cluster, "hostname; findmnt -no FSROOT /; findmnt -no FSROOT /var; btrfs property get -ts / ro")
     assert root.split() == [NODE, "/roots/one", "/state", "ro=true"]
     boot = on_node(cluster, "findmnt -no FSTYPE /boot/grub; ls /sys/firmware | grep -c efi || true")
-    assert boot.split() == ["ext4", str(int(bare.kind == "uefi"))]
+    assert boot.split() == ["ext4", str(int(bare.kind != "bios"))]
     assert on_node(cluster, "sudo grub-editenv /boot/grub/grubenv list").strip() == "current=one"
     failed = on_node(cluster, "systemctl is-system-running --wait; systemctl --failed --no-legend")
     assert failed.split() == ["running"], failed

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
+import os
 import shutil
+import struct
 import subprocess
 import tarfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,19 +22,27 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.root_facts im
 
 from gpuadmin.common.records.images import ImageSettings
 from gpuadmin.lab import accel, firmware, image, network
+from gpuadmin.lab.light import host as light
 from gpuadmin.lab.mirror import mirror
 from gpuadmin.lab.progress import Progress
 from gpuadmin.lab.qmp import Qmp
 from tests.support.lab_cluster import Cluster
 
 MAC, DISK = "52:54:00:0a:0b:0c", "virtio-EMPTY"
+#: Of the card that boots from the lab's own network, of a machine that has no stick.
+LAN_MAC = "52:54:00:0a:0b:0d"
 #: What the lab's own kernels are told: for an emulator, and so that somebody reads what they say.
 KERNEL = (
     "norandmaps mitigations=off init_on_alloc=0 randomize_kstack_offset=off hardened_usercopy=off tsc=reliable "
     "console=ttyS0 loglevel=4"
 )
 #: Of Debian 13, as light hosts are, which do not reach a mirror.
-PACKAGES = ("grub-efi-amd64-bin", "grub-efi-amd64-unsigned", "mtools")
+PACKAGES = (
+    "dnsmasq-base", "grub-efi-amd64-bin", "grub-efi-amd64-unsigned", "libidn2-0", "libjansson4",
+    "libnetfilter-conntrack3", "libnfnetlink0", "libnftables1", "libnftnl11", "libunistring5", "mtools",
+)  # fmt: skip
+#: Of these only the files are wanted: what Secure Boot takes.
+SIGNED = ("grub-efi-amd64-signed", "shim-signed")
 SUITE, KEYRING = "trixie", "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
@@ -103,6 +116,7 @@ def fill_store(cluster: Cluster, store: Path) -> None:
     cluster.admin("storage1", "mkdir -p /var/tmp/packages")
     _send(cluster, packages, "/var/tmp/packages")
     cluster.admin("storage1", "btrfs property set -ts / ro false; dpkg -i /var/tmp/packages/*.deb >&2; "
+                  "for one in /var/tmp/packages/signed/*.deb; do dpkg-deb -x $one /; done; "
                   "btrfs property set -ts / ro true")  # fmt: skip
 
 
@@ -127,41 +141,89 @@ def download(target: Path) -> None:
         for word in ("-o", one)
     ]  # fmt: skip
     subprocess.run(["apt-get", "-qq", *options, "update"], check=True)
-    subprocess.run(["apt-get", "-qq", *options, "download", *PACKAGES], check=True, cwd=target)
+    (target / "signed").mkdir()
+    for place, names in ((target, PACKAGES), (target / "signed", SIGNED)):
+        subprocess.run(["apt-get", "-qq", *options, "download", *names], check=True, cwd=place)
     shutil.rmtree(target / "apt")
+
+
+def _open_tap(lan: str) -> int:
+    """A card's other end, plugged into the lab's own network, which is a network namespace."""
+
+    def make() -> int:
+        inside = os.open(f"/run/netns/{lan}", os.O_RDONLY)
+        try:  # of this thread alone, which ends here
+            assert ctypes.CDLL(None).setns(inside, 0) == 0
+        finally:
+            os.close(inside)
+        tap = os.open("/dev/net/tun", os.O_RDWR)
+        fcntl.ioctl(tap, 0x400454CA, struct.pack("16sH22x", b"tap-bare", 0x1002))  # TUNSETIFF: IFF_TAP, IFF_NO_PI
+        return tap
+
+    with ThreadPoolExecutor(1) as pool:
+        tap = pool.submit(make).result()
+    run("ip", "-n", lan, "link", "set", "tap-bare", "master", light.BRIDGE, "up")
+    return tap
+
+
+@contextmanager
+def dhcp_server(lan: str, directory: Path) -> Iterator[None]:
+    """DHCP in the lab's own network, as any network has it: it says nothing to machines that boot from the network."""
+    run("ip", "-n", lan, "address", "add", f"{network.NETWORK}.1/24", "dev", light.BRIDGE)
+    command = ("ip", "netns", "exec", lan, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0",
+               "--bind-interfaces", f"--interface={light.BRIDGE}", "--pid-file=", "--user=root",
+               f"--dhcp-leasefile={directory}/leases",
+               f"--dhcp-range={network.NETWORK}.200,{network.NETWORK}.220")  # fmt: skip
+    with subprocess.Popen(command) as server:
+        try:
+            yield
+        finally:
+            server.terminate()
+            run("ip", "-n", lan, "address", "flush", "dev", light.BRIDGE)
 
 
 class Machine:
     """The machine. It boots from the stick when it is switched on, as if that was chosen in the firmware's menu, and
     from its disk at every reboot. `power_cut` loses what is not on the disk. It has one card, in a network where DHCP
-    answers; its ssh is at a port of this machine's.
+    answers; its ssh is at a port of this machine's. `kind`: bios, uefi; or network: with UEFI, without a stick, and
+    with one more card, in the network `lan`, from which it boots.
     """
 
-    def __init__(self, directory: Path, stick: Path, kind: str) -> None:
-        self.directory, self.stick, self.kind = directory, stick, kind
+    def __init__(self, directory: Path, stick: Path, kind: str, lan: str) -> None:
+        self.directory, self.stick, self.kind, self.lan = directory, stick, kind, lan
         self.disk, self.console = directory / "disk.qcow2", directory / "console.log"
         self.port = network.free_port()
         self._process: subprocess.Popen[bytes] | None = None
         run("qemu-img", "create", "-q", "-f", "qcow2", self.disk, "10G")
 
     def start(self, first: str = "stick") -> None:
+        index, tap = 1 if first == "stick" else 3, _open_tap(self.lan) if self.kind == "network" else None
+        boots = [
+            "-drive", f"if=none,id=stick,format=raw,snapshot=on,file={self.stick}",
+            "-device", f"virtio-blk-pci,drive=stick,serial=STICK,id=plug,bootindex={index}",
+        ] if tap is None else [
+            "-netdev", f"tap,id=wire,fd={tap}",
+            "-device", f"virtio-net-pci,netdev=wire,mac={LAN_MAC},id=plug,bootindex={index},romfile=",
+        ]  # fmt: skip
         command = [
-            "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-machine", "pc", "-m", "1024",
+            "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-machine", "pc",
+            "-m", "1024" if tap is None else "2048",
             *accel.accel_arguments(accel.choose(image.kernel())),
             "-drive", f"if=none,id=disk,format=qcow2,cache=writeback,discard=unmap,file={self.disk}",
-            "-device", "virtio-blk-pci,drive=disk,serial=EMPTY,bootindex=2",
-            "-drive", f"if=none,id=stick,format=raw,snapshot=on,file={self.stick}",
-            "-device", f"virtio-blk-pci,drive=stick,serial=STICK,id=plug,bootindex={1 if first == 'stick' else 3}",
+            "-device", "virtio-blk-pci,drive=disk,serial=EMPTY,bootindex=2", *boots,
             "-netdev", f"user,id=lan,ipv6=off,hostfwd=tcp:127.0.0.1:{self.port}-:22",
             "-device", f"virtio-net-pci,netdev=lan,mac={MAC},romfile=",
             "-device", "virtio-rng-pci",
             "-chardev", f"file,id=console,path={self.console},append=on", "-serial", "chardev:console",
             "-serial", "null",  # what the lab's image wants of a second one
             "-qmp", "unix:qmp.sock,server=on,wait=off",
-            *(("-bios", str(firmware.ovmf())) if self.kind == "uefi" else ()),
+            *(() if self.kind == "bios" else ("-bios", str(firmware.ovmf()))),
         ]  # fmt: skip
         (self.directory / "qmp.sock").unlink(missing_ok=True)
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=self.directory)
+        wires = () if tap is None else (tap,)
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=self.directory, pass_fds=wires)
+        for one in wires:
+            os.close(one)
 
     def boot_from_disk(self) -> None:
         """From the next reboot on."""
@@ -179,10 +241,10 @@ class Machine:
 
 
 @contextmanager
-def machine(directory: Path, stick: Path, kind: str) -> Iterator[Machine]:
+def machine(directory: Path, stick: Path, kind: str, lan: str) -> Iterator[Machine]:
     """A machine that has been switched on, in a directory of its own."""
     directory.mkdir()
-    found = Machine(directory, stick, kind)
+    found = Machine(directory, stick, kind, lan)
     try:
         found.start()
         yield found

@@ -58,8 +58,10 @@ class Answers:
             made = {"host_key": f"ssh-ed25519 {STICK_KEY}", "path": self.path, "bytes": self.size, "sha256": digest}
             reports = {} if invocation.check else {"made": made}
             return RunResult({host: HostResult("changed", ["make a stick of one"], reports=reports)})
-        if self.silent:
-            return RunResult({host: HostResult("unreachable", message="timed out")})
+        if self.silent or invocation.playbook == "serve-stick":
+            served = HostResult("changed", ["serve the stick of one"])
+            refused = HostResult("failed", message=self.refusal) if self.refusal else served
+            return RunResult({host: HostResult("unreachable", message="timed out") if self.silent else refused})
         if not invocation.check:
             step = "reboot" if "gpuadmin_install_reboot" in invocation.variables else "disk"
             done = HostResult("changed", reports={"made": {"host_key": f"ssh-ed25519 {NODE_KEY}"}})
@@ -130,8 +132,10 @@ def test_a_blank_disk(answers: Answers, site: Path, cli: Cli) -> None:
 
 
 def test_a_check_writes_nothing(answers: Answers, site: Path, cli: Cli) -> None:
-    succeed(cli, "install", "node1", "--mac", MAC, "--disk", FULL, "--check")
-    assert [one.check for one in answers.asked] == [True]
+    what = "with it goes what a node keeps on its disk: /local, /var"
+    assert what in succeed(cli, "install", "node1", "--mac", MAC, "--disk", FULL, "--check")
+    assert what not in succeed(cli, "install", "node1", "--mac", MAC, "--disk", BLANK, "--check")
+    assert [one.check for one in answers.asked] == [True, True]
     assert pinned(site, PATTERN) == {OLD_KEY}
 
 
@@ -320,6 +324,37 @@ def test_a_stick_is_asked_about(answers: Answers, tmp_path: Path, cli: Cli) -> N
     succeed(cli, "install", "--stick", str(tmp_path / "site.img"), "--check")
     assert all(one.check for one in answers.asked)
     assert not list(tmp_path.glob("site.img*"))
+
+
+def test_the_stick_from_the_network(answers: Answers, cli: Cli) -> None:
+    """Shown, asked about, and for machines that were named."""
+    more = ("--serve", MAC.upper().replace(":", "-"), "--serve", "52:54:00:00:00:01")
+    fail(cli, 5, "install", *more)
+    assert "serve the stick of one" in succeed(cli, "install", *more, "--check")
+    assert all(one.check for one in answers.asked)
+    succeed(cli, "install", *more, "--hours", "5", "--yes")
+    last = answers.asked[-1]
+    assert (last.playbook, last.limit, last.check) == ("serve-stick", "storage1", False)
+    assert last.variables["gpuadmin_netboot"] == {"macs": [MAC, "52:54:00:00:00:01"], "hours": 5}
+
+
+def test_what_nobody_could_boot_from(answers: Answers, cli: Cli) -> None:
+    answers.refusal = "no DHCP server offers it an address"
+    code, out, _ = cli("install", "--serve", MAC, "--yes")
+    assert (code, answers.refusal in out) == (3, True)
+    assert all(one.check for one in answers.asked)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (), ("node1",), ("--mac", MAC), ("--serve", MAC, "--mac", MAC), ("--serve", MAC, "--stick", "x"),
+        ("node1", "--mac", MAC, "--serve", MAC), ("--answers", "x", "--stick", "y"),
+    ],
+)  # fmt: skip
+def test_one_thing_at_a_time(words: tuple[str, ...], answers: Answers, cli: Cli) -> None:
+    assert cli("install", *words)[0] == 2
+    assert answers.asked == []
 
 
 PART, WHOLE = {"streams": [{"parent": {"name": "a"}}]}, {"streams": [{"parent": {"name": "a"}}, {"parent": None}]}

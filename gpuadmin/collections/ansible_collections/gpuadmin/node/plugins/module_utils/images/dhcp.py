@@ -66,7 +66,8 @@ def parse_offer(packet: bytes, xid: bytes) -> Offer | None:
 
 def ask(interface: str, mac: str, seconds: float = SECONDS) -> list[Offer]:
     """Ask who would answer a machine. Nothing is taken: an offer lapses. Raises NodeError if nobody can be asked."""
-    xid, found, end = secrets.token_bytes(4), {}, time.monotonic() + seconds
+    found: dict[Offer, None] = {}
+    xid, end = secrets.token_bytes(4), time.monotonic() + seconds
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
             for option in (socket.SO_REUSEADDR, socket.SO_BROADCAST):

@@ -24,6 +24,7 @@ from .places import read_json
 from .root_facts import kernel_version
 
 PORT = 4069  # of HTTP
+SETTLE = 1.0  # seconds: what finds its port taken ends at once
 UNITS = ("netboot", "netboot-files")
 RECORD = "netboot.json"
 _NEEDED = ("loop", "zram")
@@ -153,7 +154,7 @@ def _start(order: NetbootOrder, made: Mapping[str, object], directory: str, sett
                   "PrivateTmp=yes", "NoNewPrivileges=yes",
                   "CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW CAP_NET_BIND_SERVICE")  # fmt: skip
         start(unit_name(name), command, "gpuadmin: boots named machines from the network", limits)
-    time.sleep(1)  # one that finds its port taken ends at once
+    time.sleep(SETTLE)
     for name in UNITS:
         if not working(unit_name(name)):
             raise NodeError(f"{unit_name(name)} does not stay: {journal(unit_name(name), 3)}")

@@ -1,0 +1,195 @@
+"""Booting the stick from the network: what is brought for it, who is answered, for how long; and who answers DHCP."""
+
+import json
+import socket
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import bootdisk, dhcp, netboot
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.dhcp import Offer
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import write_json
+
+from gpuadmin.common.records.installs import NetbootOrder
+
+MAC, XID = "3c:ec:ef:12:34:56", b"\1\2\3\4"
+
+
+def reply(*options: tuple[int, bytes], address: str = "10.1.0.201", file: bytes = b"", xid: bytes = XID) -> bytes:
+    head = struct.pack("!4B4s8x4s4x4x16x64x128s", 2, 1, 6, 0, xid, socket.inet_aton(address), file)
+    return head + b"\x63\x82\x53\x63" + b"".join(bytes((code, len(text))) + text for code, text in options) + b"\xff"
+
+
+SERVER = (54, bytes((10, 1, 0, 1)))
+#: A packet → what it offers. None: it is no answer to this question.
+PACKETS = {
+    "an address": (reply(SERVER), Offer("10.1.0.1", "10.1.0.201", False)),
+    "padding": (reply((0, b""), SERVER), Offer("10.1.0.1", "10.1.0.201", False)),
+    "a proxy": (reply(SERVER, (60, b"PXEClient"), address="0.0.0.0"), Offer("10.1.0.1", "", True)),
+    "both": (reply(SERVER, (67, b"pxelinux.0")), Offer("10.1.0.1", "10.1.0.201", True)),
+    "a file as BOOTP has it": (reply(SERVER, file=b"pxelinux.0"), Offer("10.1.0.1", "10.1.0.201", True)),
+    "no server": (reply((54, b"x")), None),
+    "another question": (reply(SERVER, xid=b"\4\3\2\1"), None),
+    "a question": (dhcp.make_discover(MAC, XID), None),
+    "half": (reply(SERVER)[:200], None),
+    "an option that is cut off": (reply()[:240] + b"\x36\x04\x0a", None),
+    "nothing": (b"", None),
+}
+
+
+@pytest.mark.parametrize("case", PACKETS)
+def test_what_is_offered(case: str) -> None:
+    packet, found = PACKETS[case]
+    assert dhcp.parse_offer(packet, XID) == found
+
+
+def test_the_question_of_a_machine() -> None:
+    """As RFC 2131 lays it out: nobody can answer what is at another place."""
+    packet = dhcp.make_discover(MAC, XID)
+    assert packet[:8] == b"\1\1\6\0" + XID
+    assert packet[10:12] == b"\x80\0", "an answer comes to everybody, or this host would not hear it"
+    assert packet[28:44] == bytes.fromhex("3cecef123456") + bytes(10)
+    assert packet[236:243] == b"\x63\x82\x53\x63\x35\1\1"
+    assert b"PXEClient:Arch:00000" in packet
+
+
+def test_the_card_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = [{"ifname": "lo"}, {"ifname": "eno1", "addr_info": [{"local": "10.1.0.10", "prefixlen": 22}]}]
+    monkeypatch.setattr(dhcp, "run", lambda command, **_more: json.dumps(cards))
+    assert dhcp.find_interface("10.1.0.10") == ("eno1", "10.1.0.0", "255.255.252.0")
+    with pytest.raises(NodeError, match=r"no network card of this host has 10\.1\.0\.11"):
+        dhcp.find_interface("10.1.0.11")
+
+
+class Host:
+    """A storage host with a stick: who answers DHCP there, and which units are started and stopped."""
+
+    def __init__(self, base: Path) -> None:
+        self.store = base / "images"
+        self.stick = base / "images-stick"
+        self.stick.mkdir()
+        about = {"image": "one", "arguments": "quiet", "bytes": 7}
+        write_json(str(self.stick / netboot.RECORD), about)
+        for name in ("stick.img", "vmlinuz", "initrd.img", "drivers.img"):
+            (self.stick / name).write_text(name)
+        self.offers = [Offer("10.1.0.1", "10.1.0.201", False)]
+        self.started: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self.stopped: list[str] = []
+        self.works = True
+
+    def serve(self, *, check: bool = False) -> list[str]:
+        return netboot.serve(NetbootOrder([MAC], 2, "10.1.0.10", str(self.store)), check=check)
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    found = Host(tmp_path)
+    monkeypatch.setattr(dhcp, "find_interface", lambda address: ("eno1", "10.1.0.0", "255.255.255.0"))
+    monkeypatch.setattr(dhcp, "ask", lambda interface, mac: found.offers)
+    monkeypatch.setattr(bootdisk, "make_core", lambda kind, target, prefix, own: Path(target).write_text(prefix))
+    monkeypatch.setattr(netboot, "stop", found.stopped.append)
+    monkeypatch.setattr(
+        netboot, "start", lambda unit, command, words, limits: found.started.update({unit: (command, limits)})
+    )
+    monkeypatch.setattr(netboot, "working", lambda unit: found.works)
+    monkeypatch.setattr(netboot, "journal", lambda unit, lines: "Address in use")
+    monkeypatch.setattr(
+        "ansible_collections.gpuadmin.node.plugins.module_utils.images.netboot.time.sleep", lambda _: None
+    )
+    return found
+
+
+def test_a_stick_is_served(host: Host) -> None:
+    said = host.serve(check=True)
+    assert said[0] == f"{MAC} gets 10.1.0.201 from DHCP of 10.1.0.1"
+    assert (host.started, host.stopped, (host.stick / "net").exists()) == ({}, [], False)
+    assert host.serve() == said
+    assert host.stopped == [f"gpuadmin-{name}.service" for name in netboot.UNITS]
+    for _command, limits in host.started.values():
+        assert limits[0] == "RuntimeMaxSec=7200"
+    (token,) = [one.name for one in (host.stick / "net").iterdir() if one.is_dir()]
+    assert len(token) == 32
+    place = host.stick / "net" / token
+    assert (place / "stick.img").read_text() == "stick.img"
+    assert (place / "bios.0").read_text() == (place / "uefi.efi").read_text() == f"(tftp,10.1.0.10)/{token}"
+    config = (place / "grub.cfg").read_text()
+    assert f"gpuadmin.stick=http://10.1.0.10:{netboot.PORT}/{token}/stick.img gpuadmin.bytes=7\n" in config
+    assert "root=/dev/loop0 rootfstype=btrfs rootflags=subvol=/roots/one rw panic=5 quiet boot=gpuadmin-net" in config
+    settings = (host.stick / "dnsmasq.conf").read_text()
+    assert f"dhcp-ignore=tag:!named\nenable-tftp\ntftp-root={host.stick}/net\ndhcp-host={MAC},set:named\n" in settings
+    assert settings.count("pxe-service=tag:named,") == 3
+
+
+def test_nobody_is_shown_the_name(host: Host) -> None:
+    """What serves files would list a directory that has no index."""
+    host.serve()
+    assert (host.stick / "net/index.html").read_bytes() == b""
+
+
+def test_a_second_order_has_another_name(host: Host) -> None:
+    names: set[str] = set()
+    for _ in range(2):
+        host.serve()
+        names.update(one.name for one in (host.stick / "net").iterdir() if one.is_dir())
+    assert len(names) == 2
+    assert len([one for one in (host.stick / "net").iterdir() if one.is_dir()]) == 1
+
+
+def test_who_else_boots_machines(host: Host) -> None:
+    host.offers += [Offer("10.1.0.5", "", True), Offer("10.1.0.10", "", True)]
+    said = host.serve(check=True)
+    assert [one for one in said if "beware" in one] == [
+        "beware: 10.1.0.5 also answers machines that boot from the network, and may be first"
+    ], "an earlier order of its own is no stranger"
+
+
+def test_what_could_not_boot_is_refused(host: Host) -> None:
+    host.works = False
+    with pytest.raises(NodeError, match=r"gpuadmin-netboot\.service does not stay: Address in use"):
+        host.serve()
+    host.started.clear()
+    host.offers = [Offer("10.1.0.5", "", True)]
+    with pytest.raises(NodeError, match=f"no DHCP server on eno1 offers {MAC} an address"):
+        host.serve()
+    (host.stick / netboot.RECORD).unlink()
+    with pytest.raises(NodeError, match="has no stick that boots from the network"):
+        host.serve()
+    assert host.started == {}
+
+
+@pytest.mark.needs("cpio")
+def test_what_a_root_is_booted_with(tmp_path: Path) -> None:
+    """Drivers of network cards, with what these need, whatever the image's own initramfs has."""
+    root, modules = tmp_path / "root", tmp_path / "root/usr/lib/modules/6.1"
+    have = {
+        "kernel/drivers/net/ethernet/odd.ko.xz": "kernel/net/ptp.ko.xz", "kernel/net/ptp.ko.xz": "",
+        "kernel/drivers/net/wireless/radio.ko.xz": "", "kernel/drivers/block/loop.ko": "", "kernel/fs/odd.ko": "",
+        "kernel/drivers/block/zram/zram.ko.zst": "",
+    }  # fmt: skip
+    for name in have:
+        (modules / name).parent.mkdir(parents=True, exist_ok=True)
+        (modules / name).write_text(name)
+    (modules / "modules.dep").write_text("".join(f"{name}: {needed}\n" for name, needed in have.items()))
+    (root / "boot").mkdir()
+    for name, target in (("vmlinuz", "boot/vmlinuz-6.1"), ("initrd.img", "/boot/initrd.img-6.1")):
+        (root / target.lstrip("/")).write_text(name)
+        (root / name).symlink_to(target)
+    netboot.prepare(str(root), str(tmp_path))
+    assert (tmp_path / "initrd.img").read_text() == "initrd.img", "of the root, not of this host"
+    assert (tmp_path / "vmlinuz").read_text() == "vmlinuz"
+    packed = subprocess.run(
+        ["cpio", "--quiet", "-t", "-F", tmp_path / "drivers.img"], check=True, text=True, capture_output=True
+    ).stdout.split()
+    base = "usr/lib/modules/6.1"
+    assert {"scripts/gpuadmin-net", f"{base}/modules.dep"} <= set(packed)
+    assert {one for one in packed if ".ko" in one} == {
+        f"{base}/{name}" for name in have if "radio" not in name and "fs/odd" not in name
+    }
+    assert not (tmp_path / "drivers").exists()
+
+
+def test_the_script_is_one() -> None:
+    subprocess.run(["sh", "-n"], input=netboot._SCRIPT, text=True, check=True)
+    assert f"losetup -o {bootdisk.TOP * bootdisk.MIB} /dev/loop0 /dev/zram0" in netboot._SCRIPT
