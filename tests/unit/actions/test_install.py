@@ -222,7 +222,8 @@ def fetched(answers: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_stick(answers: Answers, fetched: Path, site: Path, tmp_path: Path, cli: Cli) -> None:
     file = tmp_path / "site.img"
-    succeed(cli, "install", "--stick", str(file), "--kernel", "console=ttyS0", "--yes")
+    code, _, err = cli("install", "--stick", str(file), "--kernel", "console=ttyS0", "--yes")
+    assert (code, "conv=fsync" in err) == (0, True), "whoever pulls it out too early has half a stick"
     order = answers.asked[-1].variables["gpuadmin_stick"]
     assert (order["name"], order["arguments"], order["admin"]["user"]) == ("one", "console=ttyS0", "gpuadmin")
     assert answers.asked[-1].limit == "storage1"
