@@ -54,8 +54,8 @@ class Announcement:
 
     @property
     def subject(self) -> str:
-        """Its first line, in the first of its languages."""
-        return next(iter(self.texts.values())).split("\n")[0]
+        """Its first line, as admins read it: in English, where there is that."""
+        return (self.texts.get("en") or next(iter(self.texts.values()))).split("\n")[0]
 
     @property
     def mail(self) -> str:
@@ -186,7 +186,8 @@ class Announcements:
         for one in [one for one in windows if self._at[one.id] <= run["started"] and not run["check"]]:
             if ended := isinstance(over, list) and one.id in over:
                 self._back.add(one.id)  # guard: a window that another machine ended or called off is over
-            if run["plan"].get("title") == one.beginning and (ended or one.id not in self._begun):
+            title = str(run["plan"].get("title"))  # by the id: an earlier gpuadmin had the other language there
+            if title.startswith(f"Window {one.id}: ") and (ended or one.id not in self._begun):
                 self._begun[one.id] = dict(run)
 
     def begun(self, one: Announcement) -> dict[str, Any] | None:

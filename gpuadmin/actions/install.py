@@ -57,7 +57,7 @@ def make_stick(options: Options, file: Path, image: str | None, arguments: str) 
         if made is not None:
             _copy(session, server, made, file)
             _pin(session, STICK, made["host_key"])
-            echo(f"{file} is made. To write it to a stick: dd if={file} of=/dev/disk/by-id/STICK bs=4M", err=True)
+            echo(f"{file} is made. Next: dd if={file} of=/dev/disk/by-id/STICK bs=4M conv=fsync", err=True)
         return report(session, run, {"stick": made and {"image": name, "bytes": made["bytes"]}})
 
 

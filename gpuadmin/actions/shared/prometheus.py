@@ -121,7 +121,7 @@ def find_monitor(site: Site, instead: str | None = "gpuadmin list-gpus asks the 
     hosts = site.inventory.group("monitor")
     if not hosts:
         raise ConfigError(
-            "this site has no monitor host, so nothing is measured all the time",
+            "this site has no monitor host, which measures and keeps logs",
             hint="put a host (it may be the storage host) into the group monitor in inventory/hosts.yml, "
             "then gpuadmin provision" + (f"; {instead}" if instead else ""),
         )

@@ -73,7 +73,7 @@ def test_mails_and_logins(ansible: Ansible, cli: Cli, serve: StartServer) -> Non
     prepare(ansible, server)
     code, out, err = cli(*TEXTS, "--yes")
     assert code == 0, err
-    assert f"at login, on {TODAY}: 정전" in out
+    assert f"at login, on {TODAY}: No power" in out
     assert "silent" in out
     assert server.recipients == ["minji@example.org", "jiho@example.org"]
     assert server.messages[0]["Subject"] == "[test] 정전 / [test] No power"

@@ -172,6 +172,7 @@ def test_admins_that_a_site_cannot_have(ansible: Ansible, cli: Cli, admins: str,
     assert words in err
 
 
+@pytest.mark.holds("check mode writes no labels")
 def test_labels_show_what_is_recorded_as_text_and_ask_no_host(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
     assert ansible.site is not None
     hosts = ansible.site / "inventory/hosts.yml"

@@ -254,7 +254,8 @@ def test_a_stick(answers: Answers, fetched: Path, site: Path, tmp_path: Path, cl
     file, other = tmp_path / "site.img", tmp_path / "site.img.part"
     other.write_text("somebody's own")
     (site / "known_hosts").write_text(f"gpuadmin-stick ssh-ed25519 {OLD_KEY}\n")
-    out = succeed(cli, "install", "--stick", str(file), "--kernel", "console=ttyS0", "--yes")
+    code, out, err = cli("install", "--stick", str(file), "--kernel", "console=ttyS0", "--yes")
+    assert (code, "conv=fsync" in err) == (0, True), "whoever pulls it out too early has half a stick"
     assert "make a bootable disk of one beside the store" in out
     assert f"copy it to {file}; its host key takes the place" in out
     order = answers.asked[-1].variables["gpuadmin_stick"]

@@ -59,6 +59,7 @@ def test_it_is_held_before_anybody_is_told(ansible: Ansible, cli: Cli) -> None:
     code, out, err = cli(*WINDOW, "--", "reboot", "node1")
     assert code == 0, err
     assert "minji's job 4 on node1 goes on until" in out
+    assert "Announce on test: Maintenance of node1" in out, "admins read English"
     assert "gpuadmin reboot node1 (gpuadmin maintain --begin" in out
     assert [one.playbook for one in ansible.asked] == ["queue", "run", "announce"]
     (line,) = lines(ansible)
