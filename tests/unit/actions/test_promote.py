@@ -111,9 +111,29 @@ def test_it_is_shown_and_done_in_order(there: Site, cli: Cli) -> None:
     former = provisioned["gpuadmin_former"]
     assert (former["server"], former["above"]) == ("10.0.0.1", "/srv/storage")
     assert "The storage host failed" in former["message"]
+    assert WRITES not in former["message"]
+    assert READ_ONLY not in former["message"]
     assert "스토리지 서버에 장애" in former["message"]
     assert there.hosts == PROMOTED
     assert (there.directory / "inventory/hosts.yml").read_text().startswith("# of our site\n")
+
+
+def test_homes_are_made_where_no_node_has_them_mounted(there: Site, cli: Cli) -> None:
+    """All nodes are off, as after a power cut: who comes first would find no homes."""
+    there.up = {"nas2"}
+    code, _out, err = cli("promote", "nas2", "--yes")
+    assert code == 4, err
+    (made,) = [one for one in there.asked if one.playbook == "promote" and not one.check]
+    assert made.variables["gpuadmin_promote"]["homes"].keys() == {"minji", "jiho", "_slurm"}
+    assert there.hosts == PROMOTED
+
+
+def test_what_a_run_would_do_is_asked_first(there: Site, cli: Cli) -> None:
+    """The backup host says in the plan what it would rename, before anybody agrees."""
+    _code, out, _err = cli("promote", "nas2", "--check")
+    asked = [one.variables.get("gpuadmin_promote_tasks") for one in there.asked]
+    assert asked[:2] == ["look", "promote"]
+    assert "nas2   would change   x" in out
 
 
 @pytest.mark.holds("what was written there meanwhile stays")
@@ -185,6 +205,9 @@ def test_first_people_only_read(there: Site, cli: Cli) -> None:
     assert "people can read\n" in out
     assert there.hosts["storage"]["nas2"]["homes_read_only"] is True
     assert READ_ONLY in there.asked[-1].variables["gpuadmin_former"]["message"]
+    code, out, err = cli("promote", "nas2", "--read-only", "--yes")
+    assert code == 0, err
+    assert there.asked[-1].variables["gpuadmin_former"]["message"] == READ_ONLY
     code, out, err = cli("promote", "nas2", "--yes")
     assert code == 0, err
     assert there.hosts == PROMOTED
