@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuadmin.actions.shared.metrics import SECRET
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.promotion import READ_ONLY, WRITES
 from gpuadmin.results import HostResult, RunResult
@@ -43,6 +44,8 @@ class Site:
         self.serves: set[str] = set()
         self.up = {"nas2", "gpu1"}
         self.bad: set[str] = set()
+        self.copies = COPIES
+        self.cut: set[str] = set()  # playbooks that somebody interrupts
         self.meanwhile: Callable[[], object] = lambda: None  # what somebody does while homes are made
         self.switched: set[str] = set()  # who mounts nothing from the old one any more
 
@@ -59,7 +62,8 @@ class Site:
     def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
         self.asked.append(invocation)
         tasks = str(invocation.variables.get("gpuadmin_promote_tasks", invocation.playbook))
-        return RunResult({name: self._answer(name, tasks) for name in (invocation.limit or "").split(",")})
+        hosts = {name: self._answer(name, tasks) for name in (invocation.limit or "").split(",")}
+        return RunResult(hosts, interrupted=tasks in self.cut)
 
     def _answer(self, name: str, tasks: str) -> HostResult:
         if name not in self.up:
@@ -74,7 +78,7 @@ class Site:
         mounts = [] if name in self.switched else ["/home"]
         held = {"minji": ["vim (7)"]} if name == "gpu1" else {}
         return HostResult("ok", reports={
-            "facts": {"backups": COPIES if name == "nas2" else []},
+            "facts": {"backups": self.copies if name == "nas2" else []},
             "former_homes": {"answers": name in self.serves, "mounts": mounts, "held": held},
         })  # fmt: skip
 
@@ -235,6 +239,52 @@ def test_what_cannot_be_edited_is_refused(there: Site, cli: Cli, change: tuple[s
     code, _out, err = cli("promote", "nas2", "--check")
     assert (code == 0) == (not words), err
     assert words in err
+
+
+def test_nothing_follows_where_somebody_interrupts(there: Site, cli: Cli) -> None:
+    there.cut = {"announce"}
+    assert cli("promote", "nas2", "--yes")[0] != 0
+    assert there.done == [("promote", "nas2"), ("announce", "gpu1")]
+
+
+def test_a_host_without_copies_has_nothing_to_serve(there: Site, cli: Cli) -> None:
+    there.copies = []
+    code, _out, err = cli("promote", "nas2", "--yes")
+    assert (code, there.done) == (2, [])
+    assert "nas2 has no copy of any home" in err
+
+
+def change(there: Site, section: str, name: str, value: str) -> None:
+    file = there.directory / "gpuadmin.yml"
+    found = yaml.safe_load(file.read_text())
+    found.setdefault(section, {})[name] = value
+    file.write_text(yaml.safe_dump(found))
+
+
+@pytest.mark.parametrize(("server", "words"), [("nas1", "nas2 cannot be promoted"), ("nas2", "")])
+def test_a_site_that_names_its_server(there: Site, cli: Cli, server: str, words: str) -> None:
+    change(there, "homes", "server", server)
+    code, _out, err = cli("promote", "nas2", "--check")
+    assert (code, words in err) == (2 if words else 0, True), err
+
+
+def test_a_site_whose_accounts_a_directory_has(there: Site, cli: Cli) -> None:
+    """All have their homes of whom there are copies: users.yml names nobody."""
+    change(there, "accounts", "source", "directory")
+    (there.directory / "users.yml").write_text("users: []\n")
+    code, out, err = cli("promote", "nas2", "--check")
+    assert code == 0, err
+    assert "junho" in out
+    assert "minji.restored-x" in out
+
+
+def test_the_sites_secret_is_kept(there: Site, cli: Cli) -> None:
+    """Of which the certificates are that `provision` gives hosts."""
+    hosts = HOSTS + "    monitor: {hosts: {mon1: {}}}\n"
+    (there.directory / "inventory/hosts.yml").write_text(hosts.replace("# the end\n", ""))
+    there.up |= {"mon1", "gpu2"}
+    assert cli("promote", "nas2", "--yes")[0] == 0
+    assert (there.directory / SECRET).exists()
 
 
 @pytest.mark.holds("an inventory that would name two storage hosts is not written")

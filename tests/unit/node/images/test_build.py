@@ -77,6 +77,7 @@ def test_the_node_itself_is_not_touched_by_a_build(golden: Node) -> None:
     found = btrfs.inspect(str(made))
     assert found is not None
     assert found.read_only
+    assert records.records(golden.places).images["new"] == "new"
     assert (made / "usr/lib/added").read_text() == "new"
     factory = made / "usr/share/gpuadmin/factory-var"
     assert (factory / "lib/package/data").read_text() == "a package's"
@@ -246,6 +247,10 @@ def test_nothing_is_built_where_it_may_not_be(golden: Node, monkeypatch: pytest.
     assert kept.read_text() == "node2\n", "of whoever builds, as it is now"
     with pytest.raises(NodeError, match="there is no root other being built"):
         build.finish(golden.places, golden.settings, "other")
+    (golden.top / "roots/new.new/vmlinuz").unlink()
+    with pytest.raises(NodeError, match="vmlinuz"):
+        build.finish(golden.places, golden.settings, "new")
+    assert not (golden.top / "roots/new").exists(), "it would not boot"
 
 
 def test_a_name_that_is_taken_and_a_build_that_was_cut_off(golden: Node) -> None:
