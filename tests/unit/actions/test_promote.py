@@ -10,10 +10,11 @@ import pytest
 import yaml
 
 from gpuadmin.actions.shared.metrics import SECRET
+from gpuadmin.announcements import Announcements
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.promotion import READ_ONLY, WRITES
 from gpuadmin.results import HostResult, RunResult
-from tests.support.copies import COPIES, FIRST, PEOPLE, SECOND
+from tests.support.copies import COPIES, FIRST, PEOPLE, SECOND, THIRD, backup, home
 from tests.support.fake_ansible import Cli
 from tests.support.sites import make_site
 
@@ -45,6 +46,7 @@ class Site:
         self.up = {"nas2", "gpu1"}
         self.bad: set[str] = set()
         self.copies = COPIES
+        self.own: list[dict[str, Any]] = []  # the old host's backups
         self.cut: set[str] = set()  # playbooks that somebody interrupts
         self.meanwhile: Callable[[], object] = lambda: None  # what somebody does while homes are made
         self.switched: set[str] = set()  # who mounts nothing from the old one any more
@@ -78,7 +80,7 @@ class Site:
         mounts = [] if name in self.switched else ["/home"]
         held = {"minji": ["vim (7)"]} if name == "gpu1" else {}
         return HostResult("ok", reports={
-            "facts": {"backups": self.copies if name == "nas2" else []},
+            "facts": {"backups": self.copies if name == "nas2" else self.own},
             "former_homes": {"answers": name in self.serves, "mounts": mounts, "held": held},
         })  # fmt: skip
 
@@ -169,6 +171,26 @@ def test_it_is_about_all_hosts(there: Site, cli: Cli) -> None:
     code, _out, err = cli("promote", "nas2", "--yes", "--limit", "gpu1")
     assert (code, there.asked) == (2, [])
     assert "--limit" in err
+
+
+def test_the_plan_says_what_is_left_behind(there: Site, cli: Cli) -> None:
+    """The old one answers, and its NFS server is stopped."""
+    there.up |= {"nas1"}
+    there.own = [backup(THIRD, minji=home(20000))]
+    code, out, err = cli("promote", "nas2", "--yes")
+    assert code == 4, err
+    for words in (
+        f"minji: nas1 has a newer backup, {THIRD}, of which nas2 has no copy", "images are on nas1",
+        "what was saved after these copies, the attic", "when nas1 is back: gpuadmin provision makes it",
+        "gpu1\n    mounts them from there without a reboot; people are told",
+    ):  # fmt: skip
+        assert words in out
+    assert "nas2\n    mounts them" not in out
+    # what people read stays, whatever is announced next; and who has not been told is known
+    kept = Announcements.of(there.directory)
+    (one,) = kept
+    assert "The storage host failed" in one.texts["en"]
+    assert kept.reached(one) == ["gpu1"]
 
 
 def test_nothing_is_done_while_the_old_one_serves(there: Site, cli: Cli) -> None:

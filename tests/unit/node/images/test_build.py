@@ -120,6 +120,29 @@ def test_pipes_and_sockets_of_a_package_end_no_build(tmp_path: Path) -> None:
     assert [one.name for one in (tmp_path / "factory/spool").iterdir()] == ["main.cf"]
 
 
+def test_what_packages_put_into_var_stays_whose_it_is(tmp_path: Path) -> None:
+    """What root alone may enter is not open in the image; a link is the package's, and not what it names."""
+    upper, factory, named = tmp_path / "upper", tmp_path / "factory", tmp_path / "named"
+    (upper / "lib/daemon").mkdir(parents=True)
+    (upper / "lib/daemon").chmod(0o700)
+    (upper / "lib/daemon/key").write_text("secret")
+    (upper / "lib/daemon/key").chmod(0o2640)
+    named.touch()
+    before = named.stat().st_mode & 0o777
+    (upper / "lib/daemon/link").symlink_to(named)
+    for path in (upper / "lib/daemon", upper / "lib/daemon/key", upper / "lib/daemon/link"):
+        os.chown(path, 107, 108, follow_symlinks=False)
+    (upper / "lib/daemon/key").chmod(0o2640)
+    assert build.collect_var(str(upper), str(factory)) == 4
+    made = {path.name: path.lstat() for path in (factory / "lib").rglob("*")} | {
+        "daemon": (factory / "lib/daemon").lstat()
+    }
+    assert {name: (one.st_uid, one.st_gid) for name, one in made.items()} == dict.fromkeys(made, (107, 108))
+    assert (made["daemon"].st_mode & 0o7777, made["key"].st_mode & 0o7777) == (0o700, 0o2640)
+    assert (named.stat().st_uid, named.stat().st_mode & 0o777) == (0, before)
+    assert build.collect_var(str(tmp_path / "nothing"), str(factory)) == 0
+
+
 def test_directories_of_packages_are_kept_for_new_disks(tmp_path: Path) -> None:
     """As they are on the golden node, with nothing that is in them, and nothing that packages do not have."""
     root, var = tmp_path / "root", tmp_path / "var"
