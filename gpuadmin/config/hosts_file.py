@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,16 +52,27 @@ def with_host_moved(file: YamlFile, name: str, before: str, after: str, own: Map
 
     def change(data: Any) -> None:
         groups = {group: entry["hosts"] for group, entry in groups_of(data) if name in (entry.get("hosts") or {})}
-        entry = groups[before].pop(name) if before in groups else groups[after][name]
-        there = _ensure_group_hosts(data, after)
-        wanted = {**(there.get(name) or {}), **(entry or {}), **own}
-        there[str(name)] = {variable: value for variable, value in wanted.items() if value is not None}
+        hosts = groups[before] if before in groups else groups[after]
+        entry, comments = deepcopy(hosts.pop(name)) or {}, _take_comments(hosts, name)
+        there: Any = _ensure_group_hosts(data, after)
+        for variable, value in {**(there.get(name) or {}), **entry, **own}.items():
+            entry[variable] = value
+        for variable in [variable for variable, value in entry.items() if value is None]:
+            del entry[variable]
+        there[str(name)] = entry
+        if comments is not None:
+            there.ca.items[str(name)] = comments
 
     try:
         return with_fields(file, change)
     except (AttributeError, TypeError, KeyError):
         way = f"by hand: take {name} out of {before} and put it into {after}; then run this again"
         raise ConfigError(f"{HOSTS_FILE}: {name} is in {before} by another group's name", hint=way) from None
+
+
+def _take_comments(hosts: Any, name: str) -> Any:
+    """What is beside and below a host that goes; None: nothing, or these are plain data."""
+    return hosts.ca.items.pop(name, None) if hasattr(hosts, "ca") else None
 
 
 def inventory_files(inventory: Path) -> Iterator[Path]:

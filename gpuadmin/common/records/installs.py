@@ -9,7 +9,10 @@ from .bounds import Count, Line, Pattern, Size, Within
 
 MAC = "[0-9a-f]{2}(:[0-9a-f]{2}){5}"
 #: A name in /dev/disk/by-id: it becomes a path.
-DiskName = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]{0,200}|", "a name in /dev/disk/by-id")]
+DISK_NAME = r"[A-Za-z0-9][A-Za-z0-9._:+=@-]{0,200}"
+DiskName = Annotated[str, Pattern(f"{DISK_NAME}|", "a name in /dev/disk/by-id")]
+#: Names of a disk, and things on it, that are told.
+MOST_NAMES, MOST_PARTS = 50, 300
 Mac = Annotated[str, Pattern(MAC, "a MAC address")]
 NetworkFile = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}\.network", "the name of a .network file")]
 
@@ -70,10 +73,10 @@ class InstallOrder:
 class Disk:
     """A disk: its names in /dev/disk/by-id, what is on it in words, and why it cannot be taken (empty if it can)."""
 
-    names: Annotated[list[DiskName], Size(50)]
+    names: Annotated[list[DiskName], Size(MOST_NAMES)]
     size: Count
     model: Line
-    parts: Annotated[list[Line], Size(300)]
+    parts: Annotated[list[Line], Size(MOST_PARTS)]
     busy: Line
 
 

@@ -192,6 +192,15 @@ def test_labels_show_what_is_recorded_as_text_and_ask_no_host(ansible: Ansible, 
     assert "storage1" not in text
     assert cli("audit", "--labels", str(page), "--limit", "storage1")[0] == 0  # its own page is written again
     assert "node1" not in page.read_text()
+    assert cli("audit", "node1", "node2", "--labels", str(page), "--limit", "node2")[0] == 0
+    assert ("node1" in page.read_text(), "node2" in page.read_text()) == (False, True)
+    assert "<svg" not in page.read_text(), "there is no dashboard that a code would lead to"
+    tree["all"]["children"]["monitor"] = {"hosts": {"mon1": {"ansible_host": "10.0.0.8"}}}
+    hosts.write_text(yaml.safe_dump(tree))
+    code, out, err = cli("audit", "--labels", str(page), "--json")
+    assert code == 0, err
+    assert json.loads(out)["result"]["page"].startswith("https://10.0.0.8:")
+    assert "<svg" in page.read_text()
     page.write_text("mine")
     assert cli("audit", "--labels", str(page))[0] == 2
     assert page.read_text() == "mine"

@@ -169,6 +169,21 @@ def test_what_cannot_be_is_refused(make: Any, other: Keeper, tmp_path: Path) -> 
             make(homes=homes)
 
 
+def test_a_copy_of_an_older_gpuadmin_keeps_homes_from_nobody_else(make: Any, other: Keeper) -> None:
+    """It is no subvolume, of which there could be a snapshot."""
+    place = Path(other.sets[FIRST].home("jiho"))
+    btrfs.delete([str(place)])
+    place.mkdir()
+    order = PromoteOrder(
+        str(other.point / "storage/homes"), str(other.directory), "nas1", {"minji": SECOND, "jiho": FIRST},
+        str(other.point),
+    )  # fmt: skip
+    assert "leave jiho without: their copy is of an older gpuadmin" in str(promoting.look(order).operations)
+    root = make()
+    assert [one.name for one in root.iterdir()] == ["minji"]
+    assert place.exists()
+
+
 @pytest.mark.holds("homes are not made where they could not get their name")
 def test_a_place_that_is_a_mount_of_its_own(make: Any, other: Keeper, tmp_path: Path) -> None:
     """Nothing is mounted or made there, and a check says so."""

@@ -77,6 +77,7 @@ def test_the_node_itself_is_not_touched_by_a_build(golden: Node) -> None:
     found = btrfs.inspect(str(made))
     assert found is not None
     assert found.read_only
+    assert records.records(golden.places).images["new"] == "new"
     assert (made / "usr/lib/added").read_text() == "new"
     factory = made / "usr/share/gpuadmin/factory-var"
     assert (factory / "lib/package/data").read_text() == "a package's"
@@ -117,6 +118,29 @@ def test_pipes_and_sockets_of_a_package_end_no_build(tmp_path: Path) -> None:
     (upper / "main.cf").write_text("a package's")
     assert build.collect_var(str(tmp_path / "upper"), str(tmp_path / "factory")) == 2
     assert [one.name for one in (tmp_path / "factory/spool").iterdir()] == ["main.cf"]
+
+
+def test_what_packages_put_into_var_stays_whose_it_is(tmp_path: Path) -> None:
+    """What root alone may enter is not open in the image; a link is the package's, and not what it names."""
+    upper, factory, named = tmp_path / "upper", tmp_path / "factory", tmp_path / "named"
+    (upper / "lib/daemon").mkdir(parents=True)
+    (upper / "lib/daemon").chmod(0o700)
+    (upper / "lib/daemon/key").write_text("secret")
+    (upper / "lib/daemon/key").chmod(0o2640)
+    named.touch()
+    before = named.stat().st_mode & 0o777
+    (upper / "lib/daemon/link").symlink_to(named)
+    for path in (upper / "lib/daemon", upper / "lib/daemon/key", upper / "lib/daemon/link"):
+        os.chown(path, 107, 108, follow_symlinks=False)
+    (upper / "lib/daemon/key").chmod(0o2640)
+    assert build.collect_var(str(upper), str(factory)) == 4
+    made = {path.name: path.lstat() for path in (factory / "lib").rglob("*")} | {
+        "daemon": (factory / "lib/daemon").lstat()
+    }
+    assert {name: (one.st_uid, one.st_gid) for name, one in made.items()} == dict.fromkeys(made, (107, 108))
+    assert (made["daemon"].st_mode & 0o7777, made["key"].st_mode & 0o7777) == (0o700, 0o2640)
+    assert (named.stat().st_uid, named.stat().st_mode & 0o777) == (0, before)
+    assert build.collect_var(str(tmp_path / "nothing"), str(factory)) == 0
 
 
 def test_directories_of_packages_are_kept_for_new_disks(tmp_path: Path) -> None:
@@ -246,6 +270,10 @@ def test_nothing_is_built_where_it_may_not_be(golden: Node, monkeypatch: pytest.
     assert kept.read_text() == "node2\n", "of whoever builds, as it is now"
     with pytest.raises(NodeError, match="there is no root other being built"):
         build.finish(golden.places, golden.settings, "other")
+    (golden.top / "roots/new.new/vmlinuz").unlink()
+    with pytest.raises(NodeError, match="vmlinuz"):
+        build.finish(golden.places, golden.settings, "new")
+    assert not (golden.top / "roots/new").exists(), "it would not boot"
 
 
 def test_a_name_that_is_taken_and_a_build_that_was_cut_off(golden: Node) -> None:
@@ -448,6 +476,23 @@ def test_packages_are_installed_by_apt_get(tmp_path: Path) -> None:
     assert build.package_commands(str(tmp_path), ["x"], False) == [(*APT, "install", "x")]
     assert build.package_commands(str(tmp_path), [], True) == [UPDATE, UPGRADE]
     assert build.package_commands(str(tmp_path), [], False) == []
+
+
+@pytest.mark.parametrize(
+    ("packages", "upgrade", "done", "commands"),
+    [([], False, [], 0), (["x"], False, ["installed x"], 1), ([], True, ["upgraded packages"], 1),
+     (["x", "y"], True, ["upgraded packages", "installed x, y"], 2)],
+)  # fmt: skip
+def test_packages_are_changed_in_the_root_that_is_built(
+    packages: list[str], upgrade: bool, done: list[str], commands: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, ran, told = Places(run=str(tmp_path)), list[Any](), list[str]()
+    (tmp_path / "build/usr/bin").mkdir(parents=True)
+    (tmp_path / "build/usr/bin/dnf").touch()
+    monkeypatch.setattr(build, "run", lambda command, **_more: ran.append(command))
+    assert build.change(places, packages, upgrade, told.append) == done
+    assert [command[:2] for command in ran] == [("chroot", str(tmp_path / "build"))] * commands
+    assert [" ".join(command[command.index("dnf") :]) for command in ran] == told
 
 
 def test_cleaning_keeps_the_stream_that_is_wanted(golden: Node) -> None:

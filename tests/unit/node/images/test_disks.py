@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import disks
 
-from gpuadmin.common.records.installs import Disk
+from gpuadmin.ansible.reports import parsed
+from gpuadmin.common.records.installs import Disk, Machine
 
 GB = 10**9
 NAME = "nvme-ODD_1234"
@@ -74,6 +76,20 @@ def test_what_is_on_a_disk(case: str, tmp_path: Path, monkeypatch: pytest.Monkey
         tmp_path, part("sda", "disk", model="ODD ", **below), part("sr0", "rom"), part("zram0", "disk", size=0)
     )
     assert found == {"/dev/sda": Disk([NAME], 500 * GB, "ODD", parts, busy)}
+
+
+@pytest.mark.holds("a disk whose maker gave it an odd name hides no other from the admin")
+def test_an_odd_disk_is_told_within_bounds(tmp_path: Path) -> None:
+    """A name that is none here, and a thousand volumes: whoever reads refuses a report that is beyond its bounds."""
+    by_id = tmp_path / "by-id"
+    by_id.mkdir()
+    for name in (NAME, "usb-ODD#1", "usb-\x1b[2J", *(f"wwn-{number}" for number in range(60))):
+        (by_id / name).symlink_to("/dev/sda")
+    volumes = [part(f"vg-{number}", "lvm") for number in range(1000)]
+    blocks = [part("sda", "disk", model="M" * 500, children=volumes)]
+    report = asdict(Machine("one", list(disks.look(lambda: json.dumps({"blockdevices": blocks}), str(by_id)).values())))
+    (found,) = parsed("machine", report)["disks"]
+    assert (len(found["names"]), found["names"][0], found["parts"][-1]) == (50, NAME, "and 701 more")
 
 
 def test_where_it_was_mounted_last(tmp_path: Path) -> None:

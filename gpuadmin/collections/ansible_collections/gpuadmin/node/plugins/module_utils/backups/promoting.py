@@ -52,7 +52,7 @@ class Plan:
 def look(order: PromoteOrder) -> Plan:
     """Decide what is to be done. Raises NodeError for what cannot be."""
     backup_set.check_directory(order.directory)
-    _find_homes(order)
+    homes = _find_homes(order)
     made = read_bytes(copy_server.PROMOTED) == _record(order) and os.path.isdir(order.root)
     if made and not os.path.exists(EXPORTS):  # guard: homes that somebody may have written in are kept aside -> made
         return Plan(())
@@ -66,7 +66,11 @@ def look(order: PromoteOrder) -> Plan:
             f"{order.root} is a mount of its own, and homes of copies take its name by one rename: have the file "
             f"system mounted at {above} (homes.mountpoint)"
         )
-    operations = [f"make {counted(len(order.homes), 'home')} in {order.root}: writable snapshots of the copies"]
+    operations = [f"make {counted(len(homes), 'home')} in {order.root}: writable snapshots of the copies"]
+    operations += [
+        f"leave {name} without: their copy is of an older gpuadmin (then: gpuadmin restore-home {name})"
+        for name in sorted({*order.homes} - {*homes})
+    ]
     if _is_beside(order):
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         aside = f"{order.root}.before-{stamp}" if os.path.lexists(order.root) else ""
@@ -90,16 +94,15 @@ def _is_beside(order: PromoteOrder) -> bool:
 
 
 def _find_homes(order: PromoteOrder) -> dict[str, str]:
-    """Home → the subvolume of its copy. Raises NodeError."""
+    """Home → the subvolume of its copy, where that is one. Raises NodeError."""
     sets = {label: backup_set.load(order.directory, label) for label in {*order.homes.values()}}
     found = {}
     for name, label in order.homes.items():
         copy = sets[label]
         if not home_owner(name) or copy is None or name not in copy.homes:
             raise NodeError(f"there is no home of {quoted(name)} in {label}")
-        if btrfs.inspect(copy.home(name)) is None:
-            raise NodeError(f"{copy.home(name)} is of an older gpuadmin: no subvolume, which could be served")
-        found[name] = copy.home(name)
+        if btrfs.inspect(copy.home(name)) is not None:
+            found[name] = copy.home(name)
     return found
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable
 
-from gpuadmin.common.records.installs import Disk
+from gpuadmin.common.records.installs import DISK_NAME, MOST_NAMES, MOST_PARTS, Disk
 from gpuadmin.common.text import size_words
 
 from ..errors import NodeError, in_words
@@ -22,14 +23,18 @@ def look(
     """Every whole disk: its device → what it is."""
     names: dict[str, list[str]] = {}
     for name in sorted(os.listdir(by_id)) if os.path.isdir(by_id) else ():
-        names.setdefault(os.path.realpath(os.path.join(by_id, name)), []).append(name)
+        # guard: a disk whose maker gave it an odd name hides no other from the admin
+        if re.fullmatch(DISK_NAME, name):
+            names.setdefault(os.path.realpath(os.path.join(by_id, name)), []).append(name)
     found = {}
     for one in json.loads(ask())["blockdevices"]:
         if one["type"] == "disk" and int(one["size"] or 0):
             parts = [_describe(part) for part in _below(one)]
             whole = [] if parts or not (one.get("fstype") or _holds_something(one["path"])) else [_describe(one)]
-            model = str(one.get("model") or "").strip()
-            found[one["path"]] = Disk(names.get(one["path"], []), int(one["size"]), model, whole + parts, _busy(one))
+            if len(parts) > MOST_PARTS:
+                parts = [*parts[: MOST_PARTS - 1], f"and {len(parts) - MOST_PARTS + 1} more"]
+            model, known = str(one.get("model") or "").strip()[:100], names.get(one["path"], [])[:MOST_NAMES]
+            found[one["path"]] = Disk(known, int(one["size"]), model, whole + parts, _busy(one))
     return found
 
 
