@@ -13,17 +13,8 @@ from ..homes import creating
 from . import restore
 
 
-def look(order: RestoreAllOrder) -> dict[str, str]:
-    """Of each person why their home is not restored; empty where it is. Nothing is begun."""
-    return _each(order, check=True)
-
-
-def execute(order: RestoreAllOrder) -> dict[str, str]:
-    """Restore them, and return the same."""
-    return _each(order, check=False)
-
-
-def _each(order: RestoreAllOrder, *, check: bool) -> dict[str, str]:
+def bring_back(order: RestoreAllOrder, *, check: bool) -> dict[str, str]:
+    """Restore them, and return of each person why their home is not restored; empty where it is."""
     found, table = {}, mounts.read_mountinfo()
     for name, backup in order.homes.items():
         one = RestoreOrder(
