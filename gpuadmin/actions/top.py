@@ -93,7 +93,7 @@ def look(prometheus: Prometheus, names: Sequence[str]) -> tuple[Node, ...]:
 def look_at_power(prometheus: Prometheus, settings: Settings) -> dict[str, dict[str, float | None]]:
     """What each place that has a budget draws, and may draw, in watts; None: not known."""
     budgets = settings.metrics.power_budgets
-    drawn = {one.labels.get("place"): one.value for one in prometheus.ask("place:power_watts")} if budgets else {}
+    drawn = {one.labels.get("place"): one.value for one in prometheus.ask("place:watts")} if budgets else {}
     return {place: {"watts": drawn.get(place), "budget": watts} for place, watts in budgets.items()}
 
 

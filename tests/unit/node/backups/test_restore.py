@@ -694,7 +694,7 @@ def restored(answer: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-@pytest.mark.holds("a home that somebody has used is not replaced", "check mode restores no home")
+@pytest.mark.holds("a restore leaves a home that somebody has used", "check mode restores no home")
 def test_all_homes_that_are_not_there(storage: Storage) -> None:
     """One is gone, one is as a new one begins; what somebody has used stays, and the same again does nothing."""
     minji, jiho = storage.home(*MINJI), storage.home(*JIHO, {"data": b"x"})

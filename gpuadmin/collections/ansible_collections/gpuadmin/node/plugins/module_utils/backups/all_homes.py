@@ -43,7 +43,7 @@ def _refuse_used(order: RestoreAllOrder, one: RestoreOrder) -> None:
     except FileNotFoundError:
         return
     try:
-        # guard: a home that somebody has used is not replaced
+        # guard: a restore leaves a home that somebody has used
         if not creating.untouched(handle, order.skeleton, os.fstat(handle).st_uid if uid is None else uid):
             raise NodeError("there is a home that somebody has used")
     finally:
