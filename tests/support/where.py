@@ -97,10 +97,16 @@ QUICK_SCENARIOS = ("accounts",)
 TOGETHER = {
     **dict.fromkeys(
         (
-            "test_admins", "test_dashboard", "test_grant_ends", "test_heat", "test_idle", "test_journals",
+            "test_admins",
+            "test_dashboard",
+            "test_grant_ends",
+            "test_heat",
+            "test_idle",
+            "test_journals",
             "test_monitoring",
-        ), "watched",
-    ),  # fmt: skip
+        ),
+        "watched",
+    ),
     **dict.fromkeys(("test_gate_attacks", "test_grants"), "gated"),
     **dict.fromkeys(
         (
