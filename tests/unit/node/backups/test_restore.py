@@ -752,6 +752,7 @@ def test_one_home_of_all_that_is_not_what_it_was(storage: Storage) -> None:
     assert (minji.exists(), (jiho / "thesis").exists()) == (False, True)
 
 
+@pytest.mark.holds("homes are restored to where people have theirs")
 def test_a_link_in_place_of_a_home_is_not_followed(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.home(*JIHO)
