@@ -101,7 +101,7 @@ def choose_needed(queue: Mapping[str, Any], off: Sequence[str], now: float) -> l
     """Given what the queue says, and nodes that are off, the first one to come first, return those that jobs need: with
     as many GPUs as jobs wait for that could begin, and as no idle node has. None is in a window of maintenance."""
     windows = [one for one in queue.get("reservations", ()) if one["name"].startswith(WINDOW) and one["begin"] <= now]
-    # guard: nobody has a hand in a node that is switched on
+    # guard: nobody has a hand in a node that is switched on -> set()
     closed = {node for one in windows for node in one["nodes"]}
     gpus = {one["name"]: max(one.get("gpus") or 1, 1) for one in queue["nodes"]}
     lacking = sum(max(one["gpus"], 1) for one in queue["jobs"] if one["place"] and one["why"] in _NEEDS_NODES)

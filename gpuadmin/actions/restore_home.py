@@ -93,16 +93,14 @@ def _choose(session: Session) -> tuple[dict[str, int] | None, Answers, Choice]:
     registry = site.registry.registry
     people = {one.name: one.uid or 0 for one in registry.users} if site.settings.accounts.source == "registry" else None
     gone = [one.name for one in registry.retired]
-    return people, answers, choose(map(_verified, sets), people, gone, map(_homes, sets), find_end(datetime.now(UTC)))
+    good, every = ([_homes(one, verified=verified) for one in sets] for verified in (True, False))
+    return people, answers, choose(good, people, gone, every, find_end(datetime.now(UTC)))
 
 
-def _homes(one: Mapping[str, Any]) -> dict[str, Any]:
+def _homes(one: Mapping[str, Any], *, verified: bool) -> dict[str, Any]:
     """A backup with people's homes alone: no copies that a restore made, and not the queue's accounting."""
-    return {**one, "homes": {name: home for name, home in one["homes"].items() if not _BESIDE.search(name)}}
-
-
-def _verified(one: Mapping[str, Any]) -> dict[str, Any]:
-    return {**one, "homes": {name: home for name, home in _homes(one)["homes"].items() if home["verified"]}}
+    homes = {name: home for name, home in one["homes"].items() if not _BESIDE.search(name)}
+    return {**one, "homes": {name: home for name, home in homes.items() if home["verified"] or not verified}}
 
 
 def refuse(site: Site, user: str, *, backup: str | None, path: str) -> None:

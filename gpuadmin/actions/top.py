@@ -11,7 +11,6 @@ import tty
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TypedDict
 
 from rich.live import Live
 
@@ -30,13 +29,6 @@ from gpuadmin.options import Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import Session, opened
-
-
-class Power(TypedDict):
-    """Of a place, in watts; None: not known."""
-
-    watts: float | None
-    budget: int
 
 
 def top(options: Options, *, once: bool, user: str | None, local: bool, every: int) -> int:
@@ -98,17 +90,17 @@ def look(prometheus: Prometheus, names: Sequence[str]) -> tuple[Node, ...]:
     return of_samples(prometheus.ask(query_now()), names, time.time())
 
 
-def look_at_power(prometheus: Prometheus, settings: Settings) -> dict[str, Power]:
-    """What each place that has a budget draws, and may draw."""
+def look_at_power(prometheus: Prometheus, settings: Settings) -> dict[str, dict[str, float | None]]:
+    """What each place that has a budget draws, and may draw, in watts; None: not known."""
     budgets = settings.metrics.power_budgets
-    drawn = {one.labels.get("place"): one.value for one in prometheus.ask("place:power_watts")} if budgets else {}
-    return {place: Power(watts=drawn.get(place), budget=watts) for place, watts in budgets.items()}
+    drawn = {one.labels.get("place"): one.value for one in prometheus.ask("place:watts")} if budgets else {}
+    return {place: {"watts": drawn.get(place), "budget": watts} for place, watts in budgets.items()}
 
 
-def describe_power(power: Mapping[str, Power]) -> str:
+def describe_power(power: Mapping[str, Mapping[str, float | None]]) -> str:
     """For example ` · room 301: 11.2 of 12 kW`."""
-    shown = {place: "?" if one["watts"] is None else f"{one['watts'] / 1000:.1f}" for place, one in power.items()}
-    return "".join(f" · {place}: {watts} of {power[place]['budget'] / 1000:g} kW" for place, watts in shown.items())
+    shown = {place: ["?" if one is None else f"{one / 1000:.3g}" for one in of.values()] for place, of in power.items()}
+    return "".join(f" · {place}: {watts} of {budget} kW" for place, (watts, budget) in shown.items())
 
 
 def _local(session: Session, names: Sequence[str], user: str | None) -> int:

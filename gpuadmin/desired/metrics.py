@@ -57,7 +57,7 @@ def monitoring(cluster: Cluster, _host: Host) -> dict[str, Any]:
     given, scraper = cluster.metrics, cluster.metrics.get("scraper", {})
     section = cluster.plain["metrics"]
     return {
-        **section,
+        **{name: value for name, value in section.items() if name != "power_budgets"},
         "cluster": cluster.site.name,
         "targets": given.get("targets", []),
         "authority": given.get("authority", ""),

@@ -61,8 +61,8 @@ def test_a_room_is_measured_by_its_bmcs(watched: Cluster) -> None:
             assert inlet == {"instance": "node2", "place": "room 301", "name": "Inlet Temp", "value": 24}
             (lost,) = within(300, lambda: asked(watched, 'ALERTS{alertname="SupplyLost"}'))
             assert (lost["instance"], lost["name"]) == ("node2", "PS2 Status")
-            assert asked(watched, "place:power_budget_watts") == [
-                {"__name__": "place:power_budget_watts", "place": "room 301", "value": 12000}
+            assert asked(watched, "place:budget_watts") == [
+                {"__name__": "place:budget_watts", "place": "room 301", "value": 12000}
             ]
             assert watched.gpuadmin("top")["result"]["power"]["room 301"]["budget"] == 12000
             mode, addresses, listens, *secret = watched.admin(MONITOR, KNOWN).splitlines()

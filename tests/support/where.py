@@ -96,7 +96,16 @@ QUICK_SCENARIOS = ("accounts",)
 #: Files whose tests begin with one state of the lab, which takes minutes to make: one process has them all.
 TOGETHER = {
     **dict.fromkeys(
-        ("test_admins", "test_dashboard", "test_grant_ends", "test_idle", "test_journals", "test_monitoring"), "watched"
+        (
+            "test_admins",
+            "test_dashboard",
+            "test_grant_ends",
+            "test_heat",
+            "test_idle",
+            "test_journals",
+            "test_monitoring",
+        ),
+        "watched",
     ),
     **dict.fromkeys(("test_gate_attacks", "test_grants"), "gated"),
     **dict.fromkeys(

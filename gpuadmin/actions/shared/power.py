@@ -177,10 +177,9 @@ def _with_claims(found: Mapping[str, Any], request: PowerRequest) -> Mapping[str
     claims = found.get("claims")
     if claims is None:  # guard: a node is chosen only where it is known who has something there
         return {**found, "people": None, "unknown": {**found["unknown"], "people": found["unknown"].get("claims")}}
-    return {
-        **found,
-        "people": [*found["people"], *claims],
-    }  # guard: who has a container or a grant is on the node -> found
+    # guard: who has a container or a grant is on the node -> found["people"]
+    people = [*found["people"], *claims]
+    return {**found, "people": people}
 
 
 def _plan(session: Session, request: PowerRequest, decision: Decision, at: datetime | None) -> PlanBuilder:

@@ -8,12 +8,12 @@ from typing import Annotated
 from .bounds import Count, Line, Pattern, Size, Within
 
 MAC = "[0-9a-f]{2}(:[0-9a-f]{2}){5}"
+Mac = Annotated[str, Pattern(MAC, "a MAC address")]
 #: A name in /dev/disk/by-id: it becomes a path.
 DISK_NAME = r"[A-Za-z0-9][A-Za-z0-9._:+=@-]{0,200}"
 DiskName = Annotated[str, Pattern(f"{DISK_NAME}|", "a name in /dev/disk/by-id")]
 #: Names of a disk, and things on it, that are told.
 MOST_NAMES, MOST_PARTS = 50, 300
-Mac = Annotated[str, Pattern(MAC, "a MAC address")]
 NetworkFile = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}\.network", "the name of a .network file")]
 
 

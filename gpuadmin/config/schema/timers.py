@@ -30,7 +30,7 @@ class IdleShutdown(Model):
     ] = "gpu"
     place: Annotated[
         str | None,
-        Field(pattern=r"^[A-Za-z0-9 ,._/-]{1,96}$", description="Only of those with this in their `place`."),
+        Field(pattern=r"^[\w ,./-]{1,96}$", description="Only of those with this in their `place`."),
     ] = None
 
 

@@ -17,7 +17,7 @@ from gpuadmin.common.waiting import WHY
 from gpuadmin.power import choose_needed
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Cli
-from tests.unit.actions.test_power_from_afar import OFF, Cluster, cluster
+from tests.support.fake_bmcs import OFF, Cluster, cluster
 
 __all__ = ["cluster"]
 

@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     lines += [
         line("probe_success", {"instance": "gpu3", "job": "ping"}, 0, now),
         line("up", {"instance": "gpu3", "job": "node"}, 0, now),
-        line("place:power_watts", {"place": "room 301"}, 11234, now),
+        line("place:watts", {"place": "room 301"}, 11234, now),
         line("up", {"instance": "gpu9", "job": "node"}, 1, now),  # no host of this site any more
     ]
     lines += [*used("gpu1", 0, "minji", now, active=False), *used("gpu2", 1, "junho", now, active=True)]

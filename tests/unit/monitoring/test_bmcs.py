@@ -82,7 +82,7 @@ def find_alerts(address: str, count: int) -> dict[str, Any]:
     end, found = time.monotonic() + 60, dict[str, Any]()
     while len(found) < count:
         assert time.monotonic() < end, found
-        time.sleep(0.2)
+        time.sleep(0.2)  # Prometheus asks and judges once a second
         with suppress(OSError), urllib.request.urlopen(f"http://{address}/api/v1/alerts", timeout=30) as answer:
             found = {one["labels"]["alertname"]: one for one in json.load(answer)["data"]["alerts"]}
     return found
@@ -133,15 +133,15 @@ def test_a_budget_counts_the_hosts_of_its_place(tmp_path: Path) -> None:
     hosts = {"gpu1.lab": 5000, "gpu1xlab": 100, "gpu2": 700, "nas1": 300}
     series = [
         {
-            "series": f'host:power_watts{{instance="{name}",by="{"bmc" if watts > 1000 else "gpus"}"}}',
+            "series": f'host:watts{{instance="{name}",by="{"bmc" if watts > 1000 else "gpus"}"}}',
             "values": f"{watts}x5",
         }
         for name, watts in hosts.items()
     ]
     expected = {
-        "place:power_watts": {'{place="room 301"}': 5700, '{place="rack 3"}': 700},
-        "place:power_budget_watts": {'{place="room 301"}': 12000, '{place="rack 3"}': 6000},
-        "place:power_hosts": {
+        "place:watts": {'{place="room 301"}': 5700, '{place="rack 3"}': 700},
+        "place:budget_watts": {'{place="room 301"}': 12000, '{place="rack 3"}': 6000},
+        "place:hosts": {
             '{by="bmc",place="room 301"}': 1, '{by="gpus",place="room 301"}': 1, '{by="gpus",place="rack 3"}': 1,
         },
     }  # fmt: skip

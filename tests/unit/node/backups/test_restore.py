@@ -694,7 +694,7 @@ def restored(answer: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-@pytest.mark.holds("a home that somebody has used is not replaced", "check mode restores no home")
+@pytest.mark.holds("a restore leaves a home that somebody has used", "check mode restores no home")
 def test_all_homes_that_are_not_there(storage: Storage) -> None:
     """One is gone, one is as a new one begins; what somebody has used stays, and the same again does nothing."""
     minji, jiho = storage.home(*MINJI), storage.home(*JIHO, {"data": b"x"})
@@ -752,6 +752,7 @@ def test_one_home_of_all_that_is_not_what_it_was(storage: Storage) -> None:
     assert (minji.exists(), (jiho / "thesis").exists()) == (False, True)
 
 
+@pytest.mark.holds("homes are restored to where people have theirs")
 def test_a_link_in_place_of_a_home_is_not_followed(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.home(*JIHO)

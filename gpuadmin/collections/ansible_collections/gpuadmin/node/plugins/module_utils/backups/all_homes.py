@@ -13,17 +13,8 @@ from ..homes import creating
 from . import restore
 
 
-def look(order: RestoreAllOrder) -> dict[str, str]:
-    """Of each person why their home is not restored; empty where it is. Nothing is begun."""
-    return _each(order, check=True)
-
-
-def execute(order: RestoreAllOrder) -> dict[str, str]:
-    """Restore them, and return the same."""
-    return _each(order, check=False)
-
-
-def _each(order: RestoreAllOrder, *, check: bool) -> dict[str, str]:
+def bring_back(order: RestoreAllOrder, *, check: bool) -> dict[str, str]:
+    """Restore them, and return of each person why their home is not restored; empty where it is."""
     found, table = {}, mounts.read_mountinfo()
     for name, backup in order.homes.items():
         one = RestoreOrder(
@@ -52,7 +43,7 @@ def _refuse_used(order: RestoreAllOrder, one: RestoreOrder) -> None:
     except FileNotFoundError:
         return
     try:
-        # guard: a home that somebody has used is not replaced
+        # guard: a restore leaves a home that somebody has used
         if not creating.untouched(handle, order.skeleton, os.fstat(handle).st_uid if uid is None else uid):
             raise NodeError("there is a home that somebody has used")
     finally:

@@ -49,7 +49,7 @@ def restore_home(order: RestoreOrder) -> object:
 
 
 def restore_homes(order: RestoreAllOrder) -> object:
-    return all_homes.execute(order)
+    return all_homes.bring_back(order, check=False)
 
 
 def copy_backup(order: BackupOrder) -> Backup:

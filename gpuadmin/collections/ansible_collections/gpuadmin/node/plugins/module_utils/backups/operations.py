@@ -43,7 +43,7 @@ def restore_home(document: RestoreOrder, check: bool) -> Answer:
 
 @operation("restore_homes", RestoreAllOrder, role="backups", each="restored_homes")
 def restore_homes(document: RestoreAllOrder, check: bool) -> Answer:
-    found = all_homes.look(document)
+    found = all_homes.bring_back(document, check=True)
     if not check:  # guard: check mode restores no home -> True
         found = background.perform("restore-all", jobs.restore_homes, document)
     done = [f"restore {name}'s home from {document.homes[name]}" for name, why in found.items() if not why]
