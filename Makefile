@@ -122,14 +122,10 @@ site: $(READY) ## the documentation as a site with a search, in build/site; a de
 	@$(BIN)/python -m properdocs build --strict --clean -f .config/properdocs.yml
 	@echo "build/site/index.html"
 
-.PHONY: bench
-bench: system-test $(READY) ## start-up time, accounts and wiping against the wiki's way (minutes, needs root)
-	@$(BIN)/python benchmarks/startup.py
-	@$(BIN)/python benchmarks/add_users.py
-	@$(BIN)/python benchmarks/code_cache.py
-	@$(BIN)/python benchmarks/diagnose.py
-	@$(BIN)/python benchmarks/grants.py
-	@$(BIN)/python benchmarks/wipe.py
+.PHONY: benchmarks
+benchmarks: system-test $(READY) ## measure, and write the page of it (hours, as root on an idle machine; ARGS=NAME for some)
+	@$(AS_ROOT) $(BIN)/python benchmarks/run.py $(ARGS)
+	@$(BIN)/python scripts/make_docs.py
 
 .PHONY: lock
 lock: ## write requirements.lock again, in its own environment

@@ -12,8 +12,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from gpuadmin.common.records.queue import WINDOW
+from gpuadmin.common.waiting import WHY
 from gpuadmin.errors import ConfigError
 
+#: Why a job waits that a node more could begin.
+_NEEDS_NODES = {WHY[one][0] for one in ("node", "resources", "processors", "priority", "booked")}
 Action = Literal["reboot", "shutdown"]
 
 
@@ -91,6 +95,24 @@ def choose_idle(decision: Decision, targets: Sequence[Target], count: int, last:
     chosen = sorted(nodes, key=lambda name: last.get(name, ""))[:count]
     steps = [replace(step, hosts=tuple(name for name in step.hosts if name in chosen)) for step in decision.steps]
     return Decision(tuple(step for step in steps if step.hosts), decision.refused)
+
+
+def choose_needed(queue: Mapping[str, Any], off: Sequence[str], now: float) -> list[str]:
+    """Given what the queue says, and nodes that are off, the first one to come first, return those that jobs need: with
+    as many GPUs as jobs wait for that could begin, and as no idle node has. None is in a window of maintenance."""
+    windows = [one for one in queue.get("reservations", ()) if one["name"].startswith(WINDOW) and one["begin"] <= now]
+    # guard: nobody has a hand in a node that is switched on
+    closed = {node for one in windows for node in one["nodes"]}
+    gpus = {one["name"]: max(one.get("gpus") or 1, 1) for one in queue["nodes"]}
+    lacking = sum(max(one["gpus"], 1) for one in queue["jobs"] if one["place"] and one["why"] in _NEEDS_NODES)
+    # what idle nodes could begin waits for something else: a node more would not help
+    lacking -= sum(gpus[one["name"]] for one in queue["nodes"] if one["state"] == "idle" and not one["reason"])
+    chosen: list[str] = []
+    for node in (one for one in off if one not in closed):
+        if lacking > 0:
+            chosen.append(node)
+            lacking -= gpus.get(node, 1)
+    return chosen
 
 
 def _reason(one: Target, report: Mapping[str, Any] | None, *, waits: bool) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from gpuadmin.answers import Answers
@@ -31,8 +31,8 @@ WRITES = "Homes can be written again.\n이제 홈에 다시 쓸 수 있습니다
 
 @dataclass(frozen=True)
 class Choice:
-    """`homes`: name → the copy that it is made from. `times`: copy → when it was made. `unverified`: whose copy was not
-    read again since it came. `without`: name → why there is none. `newer`: name → a backup that no copy has."""
+    """`homes`: name → the copy that it is made from. `times`: copy → when it was made. `unverified`: whose copy is not
+    known to be good by now. `without`: name → why there is none. `newer`: name → a backup that no copy has."""
 
     homes: Mapping[str, str] = field(default_factory=dict)
     times: Mapping[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Choice:
         for copy in sorted({*self.homes.values()}, reverse=True):
             names = sorted(name for name, one in self.homes.items() if one == copy)
             weak = [name for name in names if name in self.unverified]
-            read = f"; compared when it came, and not read again since: {listed(weak)}" if weak else ""
+            read = f"; not verified since it came, or damaged since: {listed(weak)}" if weak else ""
             found.append(f"{counted(len(names), 'home')} as of {moment(self.times[copy])}: {listed(names)}{read}")
         return found
 
@@ -62,17 +62,17 @@ def moment(stamp: str) -> str:
 
 
 def choose(
-    copies: Iterable[_Set], people: Mapping[str, int] | None, gone: Sequence[str], old: Iterable[_Set]
+    copies: Iterable[_Set], people: Mapping[str, int] | None, gone: Sequence[str], old: Iterable[_Set], end: str
 ) -> Choice:
     """Given the sets of copies, who has an account (name → uid; None: a directory knows) and who is `gone`, return
     which copy each home is made from: the newest, since each was compared with its manifest when it came.
 
-    `old`: the old storage host's own sets, where it answers.
+    `old`: the old storage host's own sets, where it answers. `end`: no copy can be from later (2026-12-21T01:02:03Z).
     """
     homes: dict[str, str] = {}
     times, unverified = {}, set[str]()
     without = dict.fromkeys(people or {}, "there is no copy")
-    for one in sorted(copies, key=lambda one: str(one["created"])):
+    for one in sorted(copies, key=lambda one: _rank(str(one["created"]), end)):
         times[one["name"]] = str(one["created"])
         for name, home in one["homes"].items():
             uid = (people or {}).get(name)
@@ -89,6 +89,16 @@ def choose(
         newer |= dict.fromkeys(names, str(one["name"]))
     left = {name: why for name, why in without.items() if name not in homes}
     return Choice(homes, times, frozenset(unverified), left, newer)
+
+
+def find_end(now: datetime) -> str:
+    """From when no copy can be, given the time in UTC: clocks differ."""
+    return f"{now + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _rank(created: str, end: str) -> tuple[bool, str]:
+    # guard: a copy that a clock had in another year is not the newest -> (True, created)
+    return created <= end, created
 
 
 def find_refusal(host: Host, old: Host, copies: Answers, serves: Answers) -> str:

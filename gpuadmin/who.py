@@ -16,3 +16,8 @@ def who() -> str:
         except KeyError:
             name = str(os.getuid())
     return f"{name}@{socket.gethostname()}"
+
+
+def is_timer() -> bool:
+    """Whether it is nobody: a timer of the monitor host."""
+    return who().startswith("gpuadmin-timers@")

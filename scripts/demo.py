@@ -41,7 +41,10 @@ PLANS_SITE = SITE.with_name(f"{SITE.name}-plans")
 
 @dataclass(frozen=True)
 class Part:
-    """What a part shows, and its minutes on two cores where it did not run yet: on light hosts, and without KVM."""
+    """What a part shows, and its minutes on two cores where it did not run yet: on light hosts, and without KVM.
+
+    0: it is not shown on virtual machines.
+    """
 
     shows: str
     light: int
@@ -58,7 +61,7 @@ PARTS = {
     "images": Part("an image on all nodes, and one that is broken", 25, 25),
     "install": Part("an empty machine becomes a node, from a stick", 15, 15),
 }
-#: Those that light hosts can show, too.
+#: Those that light hosts can show.
 ON_LIGHT = frozenset({"accounts", "slurm", "semester", "adopt"})
 #: Those that have a cluster of their own there, and need none of what `accounts` makes.
 OWN_CLUSTER = frozenset({"adopt", "images", "install"})
@@ -167,9 +170,6 @@ def slurm(light: bool) -> None:
     """Two people share the GPUs of two nodes by a queue, with the shells and containers that they had before."""
     os.chdir(SITE)
     minji, jiho = PEOPLE
-    if known_gpus() < 2:
-        print("A queue is shown on light hosts with two GPUs each; this lab has none.")
-        return
     title("A fair queue for GPUs: Slurm decides whose turn it is, and ssh stays open")
     notebooks = can_show_notebooks()
     more = f"{SLURM}\n{notebooks}".rstrip()
@@ -241,9 +241,6 @@ def notebook(name: str) -> None:
 
 def adopt(light: bool) -> None:
     """A cluster that is there already; hosts without gpuadmin's part are light ones."""
-    if not light:
-        print("A cluster that people have set up by hand is shown on light hosts: as root, where there is no KVM.")
-        return
     demo_grown.show(GROWN_LAB, SITE.with_name(GROWN_LAB), min(1, possible_gpus()))
 
 
@@ -377,25 +374,39 @@ def main() -> None:
         without_hosts(why)
         return
     light = light_hosts()
+    parts, left_out = possible(parts, light)
+    if not parts:
+        raise SystemExit(left_out)
     begins = "accounts" in parts or (light and {*parts} <= OWN_CLUSTER)
     if not begins and not key(PEOPLE[0]).exists():
         parts = ["accounts", *parts]  # the others go on with what it makes
-    parts = possible(parts, light)
+    print(left_out, end="\n" if left_out else "")
     announce(parts, light)
     for index, part in enumerate(parts):
         begun = time.monotonic()
         SHOWS[part](light)
         finished(part, light, time.monotonic() - begun, parts[index + 1 :])
     farewell(time.monotonic() - started)
+    print(left_out, end="\n" if left_out else "")
 
 
-def possible(parts: list[str], light: bool) -> list[str]:
-    """Return the parts that this machine can show, and say why the others are left out."""
-    why = probe.look().why_no_machines(sized=state.load(MACHINES_LAB) is None)
-    left_out = [part for part in parts if why and where(part, light) != "light hosts"]
-    if left_out:
-        print(f"Left out: {', '.join(left_out)}: no virtual machines: {why}")
-    return [part for part in parts if part not in left_out]
+def possible(parts: list[str], light: bool) -> tuple[list[str], str]:
+    """Return the parts that this machine can show, and in words why the others are left out."""
+    machine = probe.look()
+    boots = machine.why_no_machines(sized=state.load(MACHINES_LAB) is None)
+    quick = machine.why_no_light() or "virtual machines are fast here, and have the demo"
+    why = {}
+    for part in parts:
+        if light and part in ON_LIGHT:
+            if part == "slurm" and (known_gpus() if state.load(LAB) else possible_gpus()) < 2:
+                why[part] = "a light node has fewer than two GPUs here"
+        elif boots:
+            why[part] = f"no virtual machines: {boots}"
+        elif not PARTS[part].virtual:
+            why[part] = f"no light hosts: {quick}"
+    reasons = {reason: [part for part in why if why[part] == reason] for reason in why.values()}
+    words = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+    return [part for part in parts if part not in why], f"Left out: {words}" if why else ""
 
 
 def possible_gpus() -> int:

@@ -39,6 +39,7 @@ FAST_TOOLS: Mapping[str, str] = {
     "gpg": "gpg",
     "ipmi_sim": "openipmi",
     "ipmitool": "ipmitool",
+    "prometheus-ipmi-exporter": "prometheus-ipmi-exporter",
     "lua5.4": "lua5.4",
     "man": "man-db",
     "modinfo": "kmod",

@@ -52,7 +52,7 @@ def announce(options: Options, mail: MailOptions, request: Announcing) -> int:
         languages = settings.mail.languages if settings.mail is not None else LANGUAGES
         texts = {language: _text(language, text) for language, text in request.texts.items() if text is not None}
         old = record.find(request.instead) if request.instead else None
-        hosts = list(old.hosts) if old else _hosts(session, request.on)
+        hosts = list(old.hosts) if old else _hosts(session, request.on, "HOSTS" if request.window else "--on")
         if request.window:
             texts = describe(request.window, hosts)
         one = compose(texts, languages, request.begin, request.until, hosts, today)
@@ -195,13 +195,13 @@ def _text(language: str, given: str) -> str:
         raise ConfigError(f"--{language}: {path}: {error.strerror}") from None
 
 
-def _hosts(session: Session, pattern: str | None) -> list[str]:
+def _hosts(session: Session, pattern: str | None, named: str) -> list[str]:
     """The nodes that were named and that --limit leaves. Raises ConfigError if there are none."""
-    meant = session.site.inventory.limited(pattern, "--on")
+    meant = session.site.inventory.limited(pattern, named)
     nodes = set(session.named("gpu"))
     hosts = [host.name for host in meant if host.name in nodes]
     if not hosts:
-        raise ConfigError("this names no node", hint="--on names nodes, as --limit does; people log in to group gpu")
+        raise ConfigError("this names no node", hint=f"{named} names nodes, as --limit does: hosts of group gpu")
     return hosts
 
 

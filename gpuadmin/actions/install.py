@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import shlex
+import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +17,7 @@ from typing import Any
 from gpuadmin.actions.bootstrap import find_public_key
 from gpuadmin.actions.shared.images import facts, require_storage, signers, variables
 from gpuadmin.ansible import connections
+from gpuadmin.common.records.installs import MAC
 from gpuadmin.common.text import counted, size_words
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import known_as, read_known_hosts, with_lines
@@ -24,7 +29,7 @@ from gpuadmin.images.install import choose_disk, choose_image, describe_disk
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.reading import read_text
+from gpuadmin.reading import expanded, is_absent, read_text
 from gpuadmin.session import Session, opened
 
 #: By which name known_hosts has the key of the site's stick.
@@ -36,8 +41,7 @@ def make_stick(options: Options, file: Path, image: str | None, arguments: str) 
     """Make a stick of an image, None for the newest, and bring it here as a file. Returns the exit code."""
     with opened("install", options) as session:
         require_storage(session)
-        if file.exists():  # guard: a stick replaces no file
-            raise RefusedError(f"{file} is there already", hint="name another file, or move it away")
+        _refuse_existing(file)
         names = [host.name for host in session.site.inventory.group("storage")]
         found = facts(session.look("list-images", names, variables(session.site)), names, ())
         found.store_known.require("which images the store has")
@@ -61,11 +65,10 @@ def serve_stick(options: Options, macs: Sequence[str], hours: int) -> int:
     """Have the storage host boot machines, by MAC address, from the network as from a stick. Returns the exit code."""
     with opened("install", options) as session:
         require_storage(session)
-        names = [host.name for host in session.site.inventory.group("storage")]
-        server, given = (
-            session.site.settings.images.server or names[0],
-            {"gpuadmin_netboot": {"macs": list(macs), "hours": hours}},
-        )
+        for mac in macs:
+            _require_mac("--serve", mac)
+        server = session.site.settings.images.server or session.site.inventory.group("storage")[0].name
+        given = {"gpuadmin_netboot": {"macs": list(macs), "hours": hours}}
         found = session.look("serve-stick", [server], given)
         if found.bad:  # guard: what nobody could boot from is not served
             return report(session, found)
@@ -85,6 +88,7 @@ def install(
     the host's name, for a disk that is not empty, with --yes. Returns the exit code.
     """
     with opened("install", options) as session:
+        _require_mac("--mac", mac)
         (host,) = session.site.inventory.named([name])
         if "gpu" not in host.groups:
             raise ConfigError(f"{name} is in no group of nodes", hint="put it into gpu in inventory/hosts.yml")
@@ -97,7 +101,7 @@ def install(
             # not the connection of a host that had this address
             "ansible_control_path": f"%(directory)s/stick-{session.run_id[:4]}",
         }
-        files = {Path(one).name: read_text(Path(one)) for one in network}
+        files = _read_network(network)
         order = {"host": name, "mac": mac, "disk": disk, "network": files, "admin": _admin(session)}
         given = {**login, "gpuadmin_install": order}
         found = session.look("install", [name], given)
@@ -136,6 +140,25 @@ def install(
         return report(session, run, {"image": machine["image"], "disk": disk})
 
 
+def _require_mac(option: str, mac: str) -> None:
+    if not re.fullmatch(MAC, mac):
+        raise ConfigError(f"{option} {mac!r}: is not a MAC address", hint="such as 3c:ec:ef:12:34:56")
+
+
+def _read_network(paths: Sequence[str]) -> dict[str, str]:
+    """Given files of systemd.network(5), return name → text. Raises ConfigError: a node without them is lost."""
+    files = [expanded(path) for path in paths]
+    names = [path.name for path in files]
+    for path in files:
+        if path.suffix != ".network":
+            raise ConfigError(f"--network: {path.name!r} does not end in .network", hint="networkd would not read it")
+        if names.count(path.name) > 1:  # guard: no file of a network takes another one's place
+            raise ConfigError(f"--network: two files are called {path.name}", hint="rename one of them")
+        if is_absent(path):  # guard: a network's file that is not there is not an empty one
+            raise ConfigError(f"--network: {path}: No such file or directory")
+    return {path.name: read_text(path) for path in files}
+
+
 def _admin(session: Session) -> dict[str, str]:
     key = " ".join(find_public_key(session.site).split()[:2])
     return {"user": session.site.settings.admin.user, "key": key, "signers": signers(session.site)}
@@ -148,19 +171,38 @@ def _pin(session: Session, name: str, key: str) -> None:
 
 def _copy(session: Session, server: str, made: Mapping[str, Any], file: Path) -> None:
     """Bring a stick's file from the storage host, for its owner alone: it holds the stick's host key."""
-    site, part = session.site, file.with_name(f"{file.name}.part")
+    site, size = session.site, made["bytes"]
+    if size > shutil.disk_usage(file.parent).free:  # guard: a host that claims a huge stick fills no disk
+        raise GpuadminError(f"{file.parent} has no room for the {size_words(size)} of {made['path']}")
     sudo = () if site.settings.admin.user == "root" else ("sudo", "-n")
     line = connections.command_line(site, server, [shlex.join((*sudo, "cat", made["path"]))])
-    session.console.print(f"Copying {size_words(made['bytes'])} from {server}…")
-    part.unlink(missing_ok=True)
-    part.touch(0o600, exist_ok=False)  # guard: a stick's file is its owner's alone -> part.touch(0o644)
-    with part.open("wb") as target:
-        code = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=target, check=False).returncode
-    # guard: half of a stick is none
-    if code != 0 or hashlib.file_digest(part.open("rb"), "sha256").hexdigest() != made["sha256"]:
+    session.console.print(f"Copying {size_words(size)} from {server}…")
+    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # for its owner alone
+    part, total = Path(name), hashlib.sha256()
+    try:
+        command = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        with os.fdopen(handle, "wb") as target, command as sender:
+            assert sender.stdout is not None
+            while block := sender.stdout.read(min(1 << 20, size)):
+                size -= len(block)  # guard: no more is taken than the host has announced
+                total.update(block)
+                target.write(block)
+            sender.stdout.close()
+        # guard: half of a stick is none
+        if sender.returncode != 0 or total.hexdigest() != made["sha256"]:
+            raise GpuadminError(f"{made['path']} could not be copied from {server}", hint="run it again")
+        _refuse_existing(file)  # somebody may have made one meanwhile
+        part.rename(file)
+    except BaseException:
         part.unlink()
-        raise GpuadminError(f"{made['path']} could not be copied from {server}", hint="run it again")
-    part.rename(file)
+        raise
+
+
+def _refuse_existing(file: Path) -> None:
+    if os.path.lexists(file):  # guard: a stick replaces no file
+        raise RefusedError(f"{file} is there already", hint="name another file, or move it away")
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise ConfigError(f"{file.parent} is no directory in which you can write", hint="name another file")
 
 
 def _await(host: Host, key: str) -> None:

@@ -33,10 +33,7 @@ def maintain(
 ) -> int:  # fmt: skip
     """Announce a window, and hold it. `times`: from, until. `instead`: the id of one that it moves, with all else.
     Returns the exit code."""
-    try:
-        begin, until = (int(datetime.fromisoformat(one).timestamp()) for one in times)
-    except ValueError as error:
-        raise ConfigError(f"--from, --until: {error}", hint="write '2026-11-28 18:00'") from None
+    begin, until = (_parse_time(option, one) for option, one in zip(("--from", "--until"), times, strict=True))
     if not time.time() < until > begin:
         raise ConfigError("--until is before --from, or past")
     try:
@@ -52,6 +49,14 @@ def maintain(
     return announce(
         options, mail, Announcing({}, None, date.fromtimestamp(until), pattern or None, True, window, instead)
     )
+
+
+def _parse_time(option: str, text: str) -> int:
+    """Seconds since the epoch, of a time by this machine's clock. Raises ConfigError."""
+    try:
+        return int(datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError):
+        raise ConfigError(f"{option} {text!r} is no time", hint="write it as '2026-11-28 18:00'") from None
 
 
 def begin_due(options: Options) -> int:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuadmin.actions.shared.now import plain_table
-from gpuadmin.actions.shared.power import PowerRequest, find_targets, go, look_and_decide
-from gpuadmin.actions.shared.queue import Away, away
+from gpuadmin.actions.shared.power import PowerRequest, find_targets, find_turns, go, look_and_decide
+from gpuadmin.actions.shared.prometheus import Prometheus
+from gpuadmin.actions.shared.queue import Away, ask, away, controller, look
 from gpuadmin.answers import Answers
 from gpuadmin.auditing.hardware import load
+from gpuadmin.common.queries import HOT
 from gpuadmin.common.text import listed, the_page
+from gpuadmin.common.waiting import IDLE_OFF
+from gpuadmin.config.inventory import Host
 from gpuadmin.desired.nodes import find_askers, find_bmc
 from gpuadmin.errors import ConfigError, UnreachableError
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.power import Decision, Target
+from gpuadmin.power import Decision, Target, choose_needed
 from gpuadmin.reading import read_secret
 from gpuadmin.results import HostResult, RunResult, with_all
 from gpuadmin.session import Session, opened
@@ -40,7 +45,9 @@ class Bmcs:
     answering: bool = False
 
     def by(self, name: str) -> str:
-        one = self.order[name]
+        one = self.order.get(name)
+        if one is None:
+            return "—"
         return "Wake-on-LAN" if one["kind"] == "wol" else f"its BMC ({one['kind']}, {one['address']})"
 
     def ask(
@@ -70,9 +77,10 @@ class Bmcs:
 def power(options: Options, action: str, patterns: Sequence[str], *, hard: bool, force: bool) -> int:
     """Show whether hosts are on, or switch them. Returns the exit code."""
     with opened("power", options, changes=action != "status") as session:
-        targets, order = _find(session, patterns)
+        targets, order, odd = _find(session, patterns, strict=action != "status")
         bmcs = replace(_ask(session, order, () if action == "status" else order), answering=hard)
         if action == "status":
+            bmcs = replace(bmcs, seen={**bmcs.seen, **{name: {**UNSAID, "problem": why} for name, why in odd.items()}})
             run = RunResult({name: HostResult("failed" if one["problem"] else "ok") for name, one in bmcs.seen.items()})
             return report(session, run, {"asked_from": bmcs.asker, "hosts": bmcs.seen}, show=lambda: _show(bmcs))
         left = {one.name: "no bmc in the inventory" for one in targets if one.name not in order}
@@ -108,35 +116,77 @@ def power(options: Options, action: str, patterns: Sequence[str], *, hard: bool,
             if not run.interrupted and (action != "on" or not run.code):
                 run = run.then(bmcs.switch("on", [name for name in names if name in off]))
         if steps and not session.check:
-            away(session, [*run.hosts]).resume([name for name, found in run.hosts.items() if not found.bad])
+            came = [name for names in steps for name in names if name in off]
+            away(session, [*run.hosts]).resume([name for name, found in run.hosts.items() if not found.bad], came)
         return report(session, run, {"cut": cut, "left": left}, advice="run it again, which looks at every host again")
 
 
-def _find(session: Session, patterns: Sequence[str]) -> tuple[list[Target], dict[str, dict[str, Any]]]:
-    """The hosts that are meant, and what is asked of the BMC of each. Raises ConfigError where none has one."""
+def switch_on_needed(options: Options, patterns: Sequence[str]) -> int:
+    """Switch on nodes that `shutdown --idle` has switched off, as many as jobs of the queue need, unless it is too hot.
+    Returns the exit code. A site without such a job has no run of it."""
+    with opened("power", options, changes=False) as session:
+        names: list[str] = []
+        for asking in (look, ask):  # what decides is asked of today's code
+            host = controller(session)
+            answers, _ = asking(session, host)
+            if host not in answers.known:
+                return nothing(session, [answers])
+            queue, turns = answers.known[host], find_turns(session)
+            named = {one.name for one in find_targets(session, patterns or ["gpu"])}
+            named &= {one.name for one in session.hosts if find_bmc(session.site.settings, one)}
+            off = [one["name"] for one in queue["nodes"] if one["name"] in named and IDLE_OFF.match(one["reason"])]
+            names = choose_needed(queue, sorted(off, key=lambda name: turns.get(name, "")), time.time())
+            if not names:
+                return nothing(session)
+        if session.site.inventory.group("monitor"):
+            with Prometheus(session.site) as prometheus:
+                hot = sorted({one.labels["alertname"] for one in prometheus.ask(HOT)})
+            if hot:  # guard: nothing is switched on while it is too hot, or too much is drawn
+                session.console.print(f"{listed(names)} stay off while there is an alert: {listed(hot)}")
+                return nothing(session)
+    return power(options, "on", names, hard=False, force=False)
+
+
+def _find(
+    session: Session, patterns: Sequence[str], *, strict: bool
+) -> tuple[list[Target], dict[str, dict[str, Any]], dict[str, str]]:
+    """The hosts that are meant, what is asked of the BMC of each, and what is wrong with what the site says of others.
+    Raises ConfigError where none has one; where one is wrong, if `strict`."""
     named, hosts = find_targets(session, patterns or ["all"]), {host.name: host for host in session.hosts}
-    recorded, order = load(session.site.directory) or {}, {}
+    recorded, order, odd = load(session.site.directory) or {}, {}, dict[str, str]()
     for one in named:
-        bmc = find_bmc(session.site.settings, hosts[one.name])
-        if bmc is None:
+        try:
+            found = _describe(session, one, hosts[one.name], recorded.get(one.name, {}).get("network", ()))
+        except ConfigError as error:
+            if strict:  # guard: nothing is switched by a bmc that is not whole
+                raise
+            odd[one.name] = str(error)
             continue
-        password, macs = None, [bmc.mac] if bmc.mac else [*recorded.get(one.name, {}).get("network", ())]
-        needs: dict[str, object] = {"mac (or gpuadmin audit --record while it is on)": macs}
-        if bmc.kind != "wol":
-            password = read_secret(PASSWORD_VARIABLE, bmc.password_file, f"{one.name}: bmc.password_file")
-            needs = {"address": bmc.address, "user": bmc.user, f"password_file (or {PASSWORD_VARIABLE})": password}
-        if lacks := [name for name, value in needs.items() if not value]:
-            raise ConfigError(f"{one.name}: its bmc has no {' and no '.join(lacks)}", hint=f"see {the_page('power')}")
-        port = hosts[one.name].port
-        # guard: a host whose sshd has another port on the cluster's network is not taken for a hung one -> 0
-        also = 22 if one.address != hosts[one.name].address and port != 22 else 0
-        given = {"name": one.name, "host": one.address, "ssh": port, "also": also, "macs": macs}
-        given |= {"user": bmc.user or "", "password": password or ""}
-        order[one.name] = given | bmc.model_dump(include={"kind", "address", "key"})
+        if found is not None:
+            order[one.name] = found
     if not order:
-        names = listed([one.name for one in named])
-        raise ConfigError(f"no bmc in the inventory: {names}", hint=f"see {the_page('power')}")
-    return named, order
+        why = next(iter(odd.values()), f"no bmc in the inventory: {listed([one.name for one in named])}")
+        raise ConfigError(why, hint=f"see {the_page('power')}")
+    return named, order, odd
+
+
+def _describe(session: Session, one: Target, host: Host, macs: Iterable[str]) -> dict[str, Any] | None:
+    """What is asked of a host's BMC; None: it has none. Raises ConfigError where the site does not say enough."""
+    bmc = find_bmc(session.site.settings, host)
+    if bmc is None:
+        return None
+    password, macs = None, [bmc.mac] if bmc.mac else [*macs]
+    needs: dict[str, object] = {"mac (or gpuadmin audit --record while it is on)": macs}
+    if bmc.kind != "wol":
+        password = read_secret(PASSWORD_VARIABLE, bmc.password_file, f"{one.name}: bmc.password_file")
+        needs = {"address": bmc.address, "user": bmc.user, f"password_file (or {PASSWORD_VARIABLE})": password}
+    if lacks := [name for name, value in needs.items() if not value]:
+        raise ConfigError(f"{one.name}: its bmc has no {' and no '.join(lacks)}", hint=f"see {the_page('power')}")
+    # guard: a host whose sshd has another port on the cluster's network is not taken for a hung one -> 0
+    also = 22 if one.address != host.address and host.port != 22 else 0
+    given = {"name": one.name, "host": one.address, "ssh": host.port, "also": also, "macs": macs}
+    given |= {"user": bmc.user or "", "password": password or ""}
+    return given | bmc.model_dump(include={"kind", "address", "key"})
 
 
 def _ask(session: Session, order: Mapping[str, Mapping[str, Any]], without: Collection[str]) -> Bmcs:

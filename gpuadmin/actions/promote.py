@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.promotion import NOTICE, READ_ONLY, WRITES, Choice, choose, find_left, find_refusal, moment
+from gpuadmin.promotion import NOTICE, READ_ONLY, WRITES, Choice, choose, find_end, find_left, find_refusal, moment
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 from gpuadmin.who import who
@@ -54,6 +54,7 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
         # guard: the inventory names a host that has its homes
         if session.check or run.code:
             return report(session, run, result)
+        file = _edit(session, host, old, read_only=read_only)  # guard: what was written there meanwhile stays -> file
         if file is not None:
             write_atomically(file.path, file.text)
         session.site = load_site(str(session.site.directory))
@@ -81,6 +82,9 @@ def _find(session: Session, name: str) -> tuple[Host, Host]:
     if len(old) != 1 or not {"storage", "backup"} & {*host.groups} or wanted not in (None, name):
         need = "it must be in the group backup, one other host in storage, and homes.server (gpuadmin.yml) name none"
         raise ConfigError(f"{name} cannot be promoted: {need}", hint=f"see {the_page('promote')}")
+    # guard: a host that serves by itself, and was not promoted, changes no places of copies
+    if "storage" in host.groups and not all("backups_directory" in one.variables for one in (host, *old)):
+        raise ConfigError(f"{name} serves the homes already", hint=f"the host to promote is {old[0].name}")
     return host, old[0]
 
 
@@ -104,7 +108,7 @@ def _choose(session: Session, host: Host, old: Host, copies: Answers) -> Choice:
     registry, settings = session.site.registry.registry, session.site.settings
     people = {one.name: one.uid or 0 for one in registry.users} if settings.accounts.source == "registry" else None
     mine, theirs = (copies.known.get(one.name, {}).get("backups", ()) for one in (host, old))
-    found = choose(mine, people, [one.name for one in registry.retired], theirs)
+    found = choose(mine, people, [one.name for one in registry.retired], theirs, find_end(datetime.now(UTC)))
     if not found.homes:
         raise ConfigError(f"{host.name} has no copy of any home", hint="gpuadmin list-backups shows what there is")
     return found

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
 from gpuadmin.actions.shared.accounts import require_known_name
+from gpuadmin.answers import Answers
+from gpuadmin.common.text import listed
 from gpuadmin.config.load import Site
 from gpuadmin.config.schema import Settings, User
 from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
-from gpuadmin.outcome import report
+from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.session import opened
+from gpuadmin.promotion import Choice, choose, find_end
+from gpuadmin.session import Session, opened
 
 #: As the storage host names them: a time, and what it was made for.
 BACKUP = re.compile(r"\d{8}T\d{6}Z-[a-z0-9.-]{1,62}")
+_BESIDE = re.compile(r"^_|\.(restored|before)-\d")
 
 
 def restore_home(
@@ -44,6 +51,58 @@ def restore_home(
         run = session.run("restore-home", None, given, check=session.check)
         restored = next(iter(run.reported("restored").values()), None)
         return report(session, run, {} if restored is None else {"restored": restored}, advice=advice)
+
+
+def restore_all(options: Options) -> int:
+    """Restore the home of everybody who has none, or one that nobody has used yet, from the newest verified backup that
+    is anywhere. Returns the exit code."""
+    with opened("restore-home", options) as session:
+        settings, storage = session.site.settings, session.storage()
+        people, answers, choice = _choose(session)
+        wanted = {"homes": dict(choice.homes), "uids": people or {}, "skeleton": str(settings.homes.skeleton)}
+        wanted["subids"] = [settings.subids.base, settings.subids.size, settings.accounts.uid_first]
+        looked = session.look("restore-home", storage, {"gpuadmin_backup": {"restore_all": wanted}})
+        seen = Answers.of(looked.hosts, storage, "restored_homes")
+        why = dict(choice.without) | {name: why for found in seen.known.values() for name, why in found.items() if why}
+        homes = {name: one for name, one in choice.homes.items() if seen.known and name not in why}
+        builder = PlanBuilder(f"Restore the homes of {settings.name} that are not there")
+        lines = replace(choice, homes=homes).lines()
+        builder.add_all(storage if homes else (), [f"{line}; compared with the backup" for line in lines])
+        for reason in sorted({*why.values()}):
+            builder.warn(f"left out: {listed([name for name in sorted(why) if why[name] == reason])}: {reason}")
+        for name, backup in sorted(choice.newer.items()):
+            if name in homes or name in choice.without:
+                builder.warn(f"{name}: {backup} is newer, and not verified (restore-home {name} --from {backup})")
+        for host, reason in {**answers.unknown, **seen.unknown}.items():
+            builder.warn(f"{host} does not say what it has: {reason}")
+        if not session.plan(builder.build()):
+            return nothing(session, [answers, seen])
+        session.confirm()  # guard: restore-home --all asks before it does something
+        given = {"gpuadmin_backup": {"restore_all": {**wanted, "homes": homes}}}
+        run = session.run("restore-home", storage, given, check=session.check)
+        failed = {name: why for one in run.reported("restored_homes").values() for name, why in one.items() if why}
+        result = {"homes": homes, "problems": failed, "left": why}
+        return report(session, run, result, advice="run it again: it goes on with the others")
+
+
+def _choose(session: Session) -> tuple[dict[str, int] | None, Answers, Choice]:
+    """Who has an account (name → uid; None: a directory knows), what hosts say of backups, and what is best of it."""
+    site, asked = session.site, session.named("storage", "backup")
+    answers = Answers.of(session.look("list-backups", asked, {}).hosts, asked, "facts")
+    sets = [one for found in answers.known.values() for one in found.get("backups", ())]
+    registry = site.registry.registry
+    people = {one.name: one.uid or 0 for one in registry.users} if site.settings.accounts.source == "registry" else None
+    gone = [one.name for one in registry.retired]
+    return people, answers, choose(map(_verified, sets), people, gone, map(_homes, sets), find_end(datetime.now(UTC)))
+
+
+def _homes(one: Mapping[str, Any]) -> dict[str, Any]:
+    """A backup with people's homes alone: no copies that a restore made, and not the queue's accounting."""
+    return {**one, "homes": {name: home for name, home in one["homes"].items() if not _BESIDE.search(name)}}
+
+
+def _verified(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {**one, "homes": {name: home for name, home in _homes(one)["homes"].items() if home["verified"]}}
 
 
 def refuse(site: Site, user: str, *, backup: str | None, path: str) -> None:

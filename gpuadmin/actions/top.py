@@ -8,9 +8,10 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from typing import TypedDict
 
 from rich.live import Live
 
@@ -22,12 +23,20 @@ from gpuadmin.common.cluster import Node, of_samples, of_texts
 from gpuadmin.common.free import Room, rooms
 from gpuadmin.common.queries import now as query_now
 from gpuadmin.common.text import counted, listed
+from gpuadmin.config.schema import Settings
 from gpuadmin.display import make_console
 from gpuadmin.errors import GpuadminError
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import Session, opened
+
+
+class Power(TypedDict):
+    """Of a place, in watts; None: not known."""
+
+    watts: float | None
+    budget: int
 
 
 def top(options: Options, *, once: bool, user: str | None, local: bool, every: int) -> int:
@@ -41,9 +50,11 @@ def top(options: Options, *, once: bool, user: str | None, local: bool, every: i
             if options.json or once or not sys.stdout.isatty():
                 nodes = look(prometheus, names)
                 _require_somebody(session, nodes, user)
+                power = look_at_power(prometheus, session.site.settings)
                 if not options.json:
-                    show_screen(make_console(json=False), session.site.settings.name, nodes, time.time(), user)
-                return finish(session, 0, document(of_user(nodes, user)))
+                    title = session.site.settings.name + describe_power(power)
+                    show_screen(make_console(json=False), title, nodes, time.time(), user)
+                return finish(session, 0, document(of_user(nodes, user)) | {"power": power})
             return _live(session, prometheus, names, user, every)
 
 
@@ -87,6 +98,19 @@ def look(prometheus: Prometheus, names: Sequence[str]) -> tuple[Node, ...]:
     return of_samples(prometheus.ask(query_now()), names, time.time())
 
 
+def look_at_power(prometheus: Prometheus, settings: Settings) -> dict[str, Power]:
+    """What each place that has a budget draws, and may draw."""
+    budgets = settings.metrics.power_budgets
+    drawn = {one.labels.get("place"): one.value for one in prometheus.ask("place:power_watts")} if budgets else {}
+    return {place: Power(watts=drawn.get(place), budget=watts) for place, watts in budgets.items()}
+
+
+def describe_power(power: Mapping[str, Power]) -> str:
+    """For example ` · room 301: 11.2 of 12 kW`."""
+    shown = {place: "?" if one["watts"] is None else f"{one['watts'] / 1000:.1f}" for place, one in power.items()}
+    return "".join(f" · {place}: {watts} of {power[place]['budget'] / 1000:g} kW" for place, watts in shown.items())
+
+
 def _local(session: Session, names: Sequence[str], user: str | None) -> int:
     """One look at every node by the run layer: what its collector has written just now."""
     builder = PlanBuilder("Show what every GPU does")
@@ -119,19 +143,20 @@ def of_user(nodes: Sequence[Node], user: str | None) -> tuple[Node, ...]:
 
 
 def _live(session: Session, prometheus: Prometheus, names: Sequence[str], user: str | None, every: int) -> int:
-    name, problem = session.site.settings.name, ""
+    settings, problem = session.site.settings, ""
     nodes = look(prometheus, names)  # an error of the first look ends the verb; later ones are shown
     _require_somebody(session, nodes, user)
+    power = look_at_power(prometheus, settings)
     console = make_console(json=False)
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live, _keys():
             while True:
-                title = f"{name}{problem}"
+                title = f"{settings.name}{describe_power(power)}{problem}"
                 live.update(screen(title, nodes, time.time(), user, console.height, console.width), refresh=True)
                 if _quits(every):  # the screen is at most this old
                     return finish(session, 0, {})
                 try:
-                    nodes, problem = look(prometheus, names), ""
+                    nodes, power, problem = look(prometheus, names), look_at_power(prometheus, settings), ""
                 except GpuadminError as error:
                     problem = f" (as of {time.strftime('%H:%M:%S')}; {error.message})"
     except KeyboardInterrupt:

@@ -75,6 +75,7 @@ REPORTS: Mapping[str, Any] = {
     "measured": hosts.Measured,
     "idle": gpus.Idle,
     "restored": dict[str, Any],
+    "restored_homes": dict[str, str],
     "status": hosts.Status,
     "updates": hosts.Updates,
     "command": hosts.Command,

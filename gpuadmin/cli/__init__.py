@@ -117,11 +117,13 @@ _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 VERBS = {verb: line for verbs in SECTIONS.values() for verb, line in verbs.items()}
 #: The verbs of the take-over, which have a package of their own.
 TAKEOVER = ("adopt", "renumber", "move-homes", "move-docker")
+_UPKEEP = ("install", "bootstrap", "provision", "upgrade", "maintain", "reboot", "shutdown", "power")
 #: Verb -> the file that has its command: that of its section (`A site`: site.py), unless it is named here.
 FILES = {
     **{verb: f"gpuadmin.cli.{title.split()[-1].lower()}" for title, verbs in SECTIONS.items() for verb in verbs},
     **dict.fromkeys(SECTIONS["Around it"], "gpuadmin.cli.around"),
     **dict.fromkeys(TAKEOVER, "gpuadmin.takeover.cli"),
+    **dict.fromkeys(_UPKEEP, "gpuadmin.cli.upkeep"),
     "lab": "gpuadmin.cli.lab",
 }
 #: A verb that an earlier gpuadmin had -> the words for what does the same now.

@@ -55,14 +55,18 @@ def verify_backup(name: str | None, users: tuple[str, ...], options: Options) ->
 
 
 @click.command("restore-home")
-@click.argument("user", metavar="USER", shell_complete=people(removed=True))
+@click.argument("user", metavar="[USER]", required=False, shell_complete=people(removed=True))
+@click.option(
+    "--all", "everybody", is_flag=True, help="Everybody's home that is not there, or that nobody has used yet."
+)
 @click.option("--from", "backup", metavar="BACKUP", help="Which backup. [default: the newest that was verified]")
 @click.option("--path", metavar="SUB", default="", help="Only this part of the home.")
 @click.option("--to", "target", metavar="DIR", help="A directory on the storage host that is not there yet.")
 @click.option("--in-place", is_flag=True, help="To where it was; what is there now is kept beside it.")
 @run_options()
 def restore_home(
-    user: str,
+    user: str | None,
+    everybody: bool,
     backup: str | None,
     path: str,
     target: str | None,
@@ -73,9 +77,16 @@ def restore_home(
 
     Owners and modes are kept, and the copy is compared with the backup. For somebody who has no account
     it goes to the attic on the storage host, where root alone can enter.
-    """
-    from gpuadmin.actions.restore_home import restore_home
 
+    With --all: after a storage host was lost, each home to its place from the newest verified backup that is anywhere.
+    The plan says from when each is. Interrupted, the same again goes on.
+    """
+    from gpuadmin.actions.restore_home import restore_all, restore_home
+
+    if everybody == (user is not None) or (everybody and (backup or path or target or in_place)):
+        raise click.UsageError("name a USER, or --all without further options")
+    if user is None:
+        return restore_all(options)
     if target and in_place:
         raise click.UsageError("--to and --in-place exclude each other")
     return restore_home(options, user, backup=backup, path=path, target=target, in_place=in_place)
@@ -84,7 +95,7 @@ def restore_home(
 @click.command("promote")
 @click.argument("host", metavar="BACKUPHOST", shell_complete=pattern())
 @click.option("--read-only", is_flag=True, help="People can read their homes, and not write, until the next promote.")
-@run_options()
+@run_options(limit=False)
 def promote(host: str, read_only: bool, options: Options) -> int:
     """Have the host of the second copies serve the homes, because the storage host is dead or cut off.
 

@@ -66,6 +66,10 @@ def energy(days: int) -> str:
 GIVEN = f'last_over_time(gpuadmin_gpu_granted_until_timestamp_seconds{{who!="{QUEUE}"}}[5m])'
 
 
+#: What a room is too hot for, or draws too much, to have one more node on.
+HOT = 'ALERTS{alertstate="firing",alertname=~"InletHot|PowerNearBudget|PowerOverBudget"}'
+
+
 def gpu_seconds(days: int) -> str:
     """Seconds in which GPUs were there, by node: what could have been used."""
     return f"sum by (instance) (sum_over_time(gpuadmin_gpus_on_bus[{int(days)}d:5m]) * 300)"

@@ -17,6 +17,8 @@ PASSING = (FULL, FOR_NOW, "SlurmdSpoolDir is full")
 SICK = "gpuadmin sick:"
 #: How the reason begins of a node while its burn-in runs.
 BURN_IN = "gpuadmin burn-in:"
+#: How the reason begins of a node that `shutdown --idle` switched off: whoever needs it may switch it on.
+IDLE_OFF = re.compile(r"gpuadmin shutdown [0-9a-f]{8}: idle,")
 #: Why Slurm drains a node on which a job could not get its GPUs, or did not give them back.
 FAILED = ("Prolog error", "Epilog error")
 #: The state of a node that registers with less than Slurm was told. Slurm also drains it, but shows this state alone.

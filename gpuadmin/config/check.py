@@ -241,6 +241,12 @@ def _timers(site: Site) -> Iterator[Finding]:
         yield Finding("error", where, "no host is in the group monitor, whose timers they are", "name one there")
     if mail is not None and mail.user is not None and mail.password_file is None:
         yield Finding("error", where, "a timer has no environment to find the mail password in", "mail.password_file")
+    if ("shutdown" in timers.verbs) != (timers.shutdown is not None):
+        yield Finding(
+            "error", where, "shutdown is in one of `verbs` and `shutdown` alone", "say when, and how many nodes"
+        )
+    if "power" in timers.verbs and (site.settings.slurm is None or not site.inventory.group("slurm")):
+        yield Finding("error", where, "power switches on what the queue needs, and there is no queue", "take it out")
     if {"notify", "report"} & {*timers.verbs} and mail is None:
         yield Finding("error", where, "no mail can be sent", "say how under mail: host, sender")
 
@@ -267,5 +273,9 @@ def _metrics(site: Site) -> Iterator[Finding]:
             f"Alertmanager begins with TLS on port 465 alone, and mail.port is {mail.server[1]}",
             "use port 465, or mail.security: starttls",
         )
+    for place in metrics.power_budgets:
+        if not any(place in host.place for host in site.inventory.hosts):
+            message, hint = f"no host has '{place}' in its place", "gpuadmin audit shows the places of the inventory"
+            yield Finding("error", f"{where}.power_budgets", message, hint)
     if monitors and not (metrics.mail_to or metrics.webhook):
         yield Finding("warning", where, "alerts reach nobody", "name somebody in mail_to, or a webhook")

@@ -57,6 +57,11 @@ class Host:
         return value if value and "{{" not in value else self.address
 
     @property
+    def place(self) -> str:
+        """Where it stands, as the inventory has it; or empty."""
+        return str(self.variables.get("place") or "")
+
+    @property
     def port(self) -> int:
         """The port that sshd listens on; 22 where a template gives it, which nobody renders here."""
         value = str(self.variables.get("ansible_port", 22))
@@ -112,7 +117,8 @@ class Inventory:
         known = {host.name: host for host in self.hosts}
         unknown = [name for name in names if name not in known]
         if unknown:
-            raise ConfigError(f"no such host: {', '.join(unknown)}", hint=f"hosts: {', '.join(known) or 'none'}")
+            words = ", ".join(unknown) or "its name is empty"
+            raise ConfigError(f"no such host: {words}", hint=f"hosts: {', '.join(known) or 'none'}")
         return tuple(known[name] for name in dict.fromkeys(names))
 
     def login(self, host: Host, settings: Settings) -> Login:

@@ -30,7 +30,7 @@ from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError, together
 from gpuadmin.reading import decoded, expanded, read_limited, refuse_irregular
 
-_PATTERNS = "names of hosts or groups, as in gpu1,gpu2; for all hosts leave --limit out"
+_PATTERNS = "names of hosts or groups, as in gpu1,gpu2; all is all of them"
 
 
 def hosts(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:

@@ -79,6 +79,7 @@ GONE = {
     "metrics.dashboard.enabled is false",
     "metrics.dashboard.link_minutes": "a link works for 10 minutes, once",
     "metrics.dashboard.session_hours": "a browser needs a new link after 12 hours",
+    "gpus.health.burn_in_minutes": "a burn-in has a day at most",
     "mail.timeout": "the server has 30 seconds to answer",
     "backups.workers": "2 homes are read at once",
     "audit.seconds": "the files of all people on a host have 60 seconds",

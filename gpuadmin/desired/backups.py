@@ -27,8 +27,10 @@ def backups(cluster: Cluster, host: Host) -> dict[str, Any]:
         "users": asked.get("users"),
         "only": asked.get("only", {}).get(host.name, []),
         "restore": asked.get("restore", {}),
+        "restore_all": asked.get("restore_all", {}),
         "run_id": cluster.asked("run_id", ""),
         "promote": cluster.asked("promote", {}),
+        "moves": bool(cluster.asked("former", {})),  # homes are served from elsewhere from now on, and that was shown
     }
 
 

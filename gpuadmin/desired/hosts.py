@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuadmin.config.inventory import Host
-from gpuadmin.desired import backups, images, metrics, nodes, people, shared, slurm
+from gpuadmin.desired import backups, gpus, images, metrics, nodes, people, shared, slurm
 from gpuadmin.desired.cluster import Cluster
 
 ROLES: dict[str, Callable[[Cluster, Host], dict[str, Any]]] = {
     of.__name__: of
     for of in (
         people.accounts, people.announcements, people.bootstrap, people.homes_client, people.homes_server,
-        people.limits, people.rootless_docker, people.semester, backups.backups, images.btrfs_root, images.gpu_stack,
+        people.limits, people.rootless_docker, people.semester, backups.backups, images.btrfs_root, gpus.gpu_stack,
         images.image_build, images.image_store, images.image_switch, images.install, metrics.dashboard,
         metrics.metrics_tls, metrics.monitoring, metrics.node_metrics, metrics.timers, metrics.web_link,
         nodes.node_state, nodes.power, shared.docker_mirror, shared.mounts, slurm.notebooks, slurm.slurm_controller,

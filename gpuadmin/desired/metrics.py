@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from gpuadmin.config.inventory import Host
@@ -63,6 +64,15 @@ def monitoring(cluster: Cluster, _host: Host) -> dict[str, Any]:
         "certificate": scraper.get("certificate", ""),
         "key": scraper.get("key", ""),
         "keep_bytes": section["keep_gb"] * 10**9,
+        "sensors": given.get("sensors", []),
+        "budgets": [
+            {
+                "place": place,
+                "watts": watts,
+                "hosts": "|".join(re.escape(one.name) for one in cluster.hosts if place in one.place),
+            }
+            for place, watts in cluster.site.metrics.power_budgets.items()
+        ],
         "mail": given.get("mail", {}),
         "mail_password": given.get("password", ""),
         "mail_ca": given.get("ca", ""),
@@ -93,7 +103,15 @@ def node_metrics(cluster: Cluster, host: Host) -> dict[str, Any]:
 def timers(cluster: Cluster, _host: Host) -> dict[str, Any]:
     """The role `timers`."""
     found: dict[str, Any] = cluster.plain["timers"] or {"verbs": [], "program": ""}
-    return found
+    idle = found.get("shutdown") or {"when": "", "hosts": "", "nodes": 0, "place": None}
+    # of letters, digits and signs that neither a shell nor systemd reads in another way (IdleShutdown)
+    place = f' --place "{idle["place"]}"' if idle["place"] else ""
+    command = f"shutdown {idle['hosts']} --idle {idle['nodes']}{place} --yes"
+    return {
+        "verbs": found["verbs"],
+        "program": found["program"],
+        "shutdown": {"when": idle["when"], "command": command},
+    }
 
 
 def web_link(cluster: Cluster, host: Host) -> dict[str, Any]:

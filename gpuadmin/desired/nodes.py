@@ -12,7 +12,7 @@ from gpuadmin.config.schema import Settings
 from gpuadmin.config.schema.bmc import HostBmc
 from gpuadmin.config.schema.hosts import DeclaredAdmin
 from gpuadmin.desired.cluster import Cluster
-from gpuadmin.desired.images import find_power_cap
+from gpuadmin.desired.gpus import find_power_cap
 from gpuadmin.desired.shared import mounts, shares
 
 _EPOCH = date(1970, 1, 1)

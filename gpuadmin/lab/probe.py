@@ -99,10 +99,11 @@ class Machine:
             return
         light, machines = self.why_no_light(), self.why_no_machines()
         slow = ", emulated and slow" if self.lacks["/dev/kvm"] else ""
-        yield f"Light hosts: {f'no, {light}' if light else 'yes'}."
-        yield f"Virtual machines: {f'no, {machines}' if machines else f'yes{slow}'}."
-        if self.space < SPACE[purpose]:
-            yield f"It takes up to {SPACE[purpose] / GIB:.0f} GiB of disk, and {self.space / GIB:.1f} GiB are free."
+        yield f"Light hosts (root and {LIGHT_MEMORY / GIB:.1f} GiB of memory): {f'no, {light}' if light else 'yes'}."
+        needed = f"KVM, to be fast, and {MACHINES_MEMORY / GIB:.1f} GiB"
+        yield f"Virtual machines ({needed}): {f'no, {machines}' if machines else f'yes{slow}'}."
+        missing = f", and {self.space / GIB:.1f} GiB are free" if self.space < SPACE[purpose] else ""
+        yield f"It takes up to {SPACE[purpose] / GIB:.0f} GiB of disk{missing}."
 
     def _describe_sizes(self) -> tuple[str, str]:
         return f"{self.memory / GIB:.1f} GiB of free memory", f"{self.space / GIB:.1f} GiB of free disk"

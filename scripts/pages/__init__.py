@@ -13,7 +13,7 @@ def pages() -> dict[str, str]:
     from gpuadmin.mail.examples import mails_page
     from gpuadmin.pages.guide import example
 
-    from . import alerts, architecture, causes, decisions, metrics, releases
+    from . import alerts, architecture, benchmarks, causes, decisions, metrics, releases
 
     return {
         "docs/mails.md": mails_page(),
@@ -22,6 +22,7 @@ def pages() -> dict[str, str]:
         "docs/reference-site.md": reference_page(),
         "docs/reference-metrics.md": metrics.page(),
         "docs/releases.md": releases.page(),
+        "benchmarks/README.md": benchmarks.page((ROOT / "benchmarks/README.md").read_text(encoding="utf-8")),
         "docs/architecture.svg": architecture.picture(),
         "docs/architecture.md": architecture.page((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
         "docs/monitoring.md": alerts.page((ROOT / "docs/monitoring.md").read_text(encoding="utf-8")),

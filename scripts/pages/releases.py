@@ -1,4 +1,4 @@
-"""docs/releases.md: which verb and which test was run on which release, from docs/releases.toml."""
+"""docs/releases.md: which verb was run on which release, from docs/releases.toml."""
 
 from __future__ import annotations
 
@@ -28,10 +28,8 @@ def page(text: str | None = None) -> str:
         *_table("", numbers, {name: dict(zip(numbers, row, strict=True)) for name, row in data["versions"].items()}),
         "## What was run",
         *_table("verb", numbers, {name: _cells(name, run, numbers) for name, run in data["verbs"].items()}),
-        "## Tests that were run",
+        "## What to know",
         "",
-        *data["tested"].strip().splitlines(),
-        *_table("test", numbers, {name: _cells(name, run, numbers) for name, run in data["tests"].items()}),
         *data["notes"].strip().splitlines(),
     ]
     return "\n".join(lines) + "\n"

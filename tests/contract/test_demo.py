@@ -89,12 +89,39 @@ def test_where_no_host_can_be_it_shows_what_needs_none(
     assert said.splitlines()[-1].startswith("The rest of the demo was left out: no light hosts")
 
 
-def test_what_boots_is_left_out_where_nothing_can_boot(
+def test_what_boots_is_left_out_where_nothing_can_boot(demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo.probe, "look", lambda: able(memory=2 << 30))
+    parts, left_out = demo.possible(["accounts", "images"], True)
+    assert parts == ["accounts"]
+    assert left_out.startswith("Left out: images: no virtual machines: three hosts need 3.5 GiB")
+
+
+def test_what_needs_light_hosts_is_left_out_on_virtual_machines_and_its_end_says_so(
     demo: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo.probe, "look", lambda: able(memory=2 << 30))
-    assert demo.possible(["accounts", "images"], True) == ["accounts"]
-    assert "Left out: images: no virtual machines: three hosts need 3.5 GiB" in capsys.readouterr().out
+    monkeypatch.setattr(demo.sys, "argv", ["demo.py"])
+    monkeypatch.setattr(demo.probe, "look", lambda: able("mounts"))
+    monkeypatch.setattr(demo, "fast_machines", lambda: False)
+    shown: list[str] = []
+    monkeypatch.setattr(demo, "SHOWS", {part: lambda _light, part=part: shown.append(part) for part in demo.PARTS})
+    demo.main()
+    assert shown == ["accounts", "semester", "images"]
+    said = capsys.readouterr().out
+    assert "some 0 min" not in said
+    left_out = "Left out: slurm, adopt: no light hosts: no mounts here"
+    assert said.splitlines()[0] == said.splitlines()[-1] == left_out
+    monkeypatch.setattr(demo.sys, "argv", ["demo.py", "adopt"])
+    with pytest.raises(SystemExit, match="Left out: adopt: no light hosts: no mounts here"):
+        demo.main()
+
+
+@pytest.mark.parametrize(("processors", "parts"), [(1, ["accounts"]), (2, ["accounts", "slurm"])])
+def test_a_queue_is_shown_where_nodes_have_two_gpus(
+    demo: Any, processors: int, parts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo.os, "cpu_count", lambda: processors)
+    monkeypatch.setattr(demo.light_gpus, "_count_there", lambda: True)
+    assert demo.possible(["accounts", "slurm"], True)[0] == parts
 
 
 @pytest.mark.parametrize("light", [True, False])

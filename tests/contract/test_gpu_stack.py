@@ -1,4 +1,4 @@
-"""The role gpu_stack on each family of distributions: what it would install and write. No host of it is needed."""
+"""The role gpu_stack on Debian and Ubuntu: what it would install and write. No host of it is needed."""
 
 import json
 import os
@@ -22,35 +22,23 @@ REPOSITORY = {"url": "https://mirror.example.org/gpu", "suite": "/", "components
 HOSTS: dict[str, dict[str, Any]] = {
     "debian": {"_packages": ["linux-image-cloud-amd64", f"linux-image-{KERNEL}"], "gpu_stack_driver": "distribution"},
     "debian_old": {
-        "_family": "debian", "_packages": [f"linux-image-{KERNEL}"], "gpu_stack_driver": "distribution",
+        "_packages": [f"linux-image-{KERNEL}"], "gpu_stack_driver": "distribution",
         "gpu_stack_modules": "proprietary", "gpu_stack_version": "550", "_root": True,
     },
     "debian_nvidia": {
-        "_family": "debian", "gpu_stack_driver": "repository", "gpu_stack_repository": REPOSITORY,
+        "gpu_stack_driver": "repository", "gpu_stack_repository": REPOSITORY,
         "gpu_stack_toolkit": "repository", "gpu_stack_toolkit_repository": REPOSITORY,
         "gpu_stack_hold": True, "_switches": 4,
     },
     "ubuntu": {
-        "_family": "debian", "_distribution": "ubuntu", "_packages": ["linux-image-generic-hwe-24.04"],
+        "_distribution": "ubuntu", "_packages": ["linux-image-generic-hwe-24.04"],
         "gpu_stack_driver": "distribution", "gpu_stack_version": "570.172.08", "_switches": 4,
-    },
-    "redhat": {
-        "_distribution": "rocky", "gpu_stack_driver": "repository", "gpu_stack_repository": REPOSITORY,
-        "gpu_stack_version": "580",
-    },
-    "archlinux": {
-        "_distribution": "arch", "_packages": ["linux-lts", "linux-firmware"], "gpu_stack_driver": "distribution",
-        "gpu_stack_toolkit": "distribution",
     },
 }  # fmt: skip
 #: Host → what it wants, and a part of the refusal.
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "without_a_source": ({"gpu_stack_driver": "repository"}, "gpuadmin.yml names none"),
-    "without_packages": ({"_family": "redhat", "gpu_stack_driver": "distribution"}, "no packages of its own"),
-    "without_a_toolkit": ({"gpu_stack_toolkit": "distribution"}, "no packages of its own for the container toolkit"),
-    "arch_with_a_version": (
-        {"_family": "archlinux", "gpu_stack_driver": "distribution", "gpu_stack_version": "570"}, "one version",
-    ),
+    "without_a_toolkit": ({"gpu_stack_toolkit": "distribution"}, "(distribution) of a repository or from elsewhere"),
     "ubuntu_without_a_branch": (
         {"_distribution": "ubuntu", "gpu_stack_driver": "distribution"}, "a package for each branch",
     ),
@@ -62,9 +50,8 @@ SHOWN = ("wanted", "toolkit_wanted", "fabric_packages", "repository_files", "rep
 
 
 def variables(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    family = given.get("_family", name if name in ("debian", "redhat", "archlinux") else "debian")
     facts = {
-        "family": family, "distribution": given.get("_distribution", family), "name": name, "codename": "trixie",
+        "distribution": given.get("_distribution", "debian"), "name": name, "codename": "trixie",
         "packages": given.get("_packages", []), "kernels": [KERNEL], "nvswitches": given.get("_switches", 0),
         "read_only_root": given.get("_root", False),
     }  # fmt: skip
@@ -130,12 +117,6 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         ("debian_old", f"linux-headers-{KERNEL} nvidia-kernel-dkms nvidia-smi libcuda1 nvidia-persistenced"),
         ("debian_nvidia", f"linux-headers-{KERNEL} nvidia-kernel-open-dkms nvidia-driver-cuda nvidia-persistenced"),
         ("ubuntu", "linux-headers-generic-hwe-24.04 nvidia-headless-570-server-open nvidia-utils-570-server"),
-        (
-            "redhat",
-            "kernel-devel-matched kernel-headers kmod-nvidia-open-dkms nvidia-driver-cuda "
-            "python3-dnf-plugin-post-transaction-actions",
-        ),
-        ("archlinux", "linux-lts-headers nvidia-open-dkms nvidia-utils"),
     ],
 )
 def test_packages(answers: dict[str, Any], host: str, packages: str) -> None:
@@ -146,7 +127,6 @@ def test_the_fabric_manager_and_the_toolkit(answers: dict[str, Any]) -> None:
     assert answers["ubuntu"]["fabric_packages"] == ["nvidia-fabricmanager-570"]
     assert answers["debian_nvidia"]["fabric_packages"] == ["nvidia-fabricmanager"]
     assert answers["debian_nvidia"]["toolkit_wanted"] == ["nvidia-container-toolkit"]
-    assert answers["archlinux"]["toolkit_wanted"] == ["nvidia-container-toolkit"]
 
 
 def test_repositories(answers: dict[str, Any]) -> None:
@@ -160,10 +140,6 @@ def test_repositories(answers: dict[str, Any]) -> None:
         "Pin: version 550.*", "Pin-Priority: 1000", "Pin: version 550-*", "Pin-Priority: 1000",
         "Pin: version *", "Pin-Priority: -1",
     ]  # fmt: skip
-    (repository,) = answers["redhat"]["repository_files"]
-    assert repository["path"] == "/etc/yum.repos.d/gpuadmin-gpu.repo"
-    assert "includepkgs=*nvidia*-580 *nvidia*-580.*" in repository["content"]
-    assert answers["archlinux"]["repository_paths"] == []
 
 
 def test_what_is_built_belongs_to_a_read_only_root(answers: dict[str, Any]) -> None:
@@ -174,35 +150,18 @@ def test_what_is_built_belongs_to_a_read_only_root(answers: dict[str, Any]) -> N
     assert 'mok_signing_key="/var/lib/gpuadmin/dkms/mok.key"' in settings["content"]
 
 
-@pytest.mark.parametrize(
-    ("host", "paths"),
-    [
-        ("debian", [f"/boot/initrd.img-{KERNEL}"]),
-        ("redhat", [f"/boot/initramfs-{KERNEL}.img"]),
-        ("archlinux", ["/boot/initramfs-linux-lts.img"]),
-    ],
-)
-def test_each_initramfs(answers: dict[str, Any], host: str, paths: list[str]) -> None:
-    assert answers[host]["initramfs"] == paths
+def test_each_initramfs(answers: dict[str, Any]) -> None:
+    assert answers["debian"]["initramfs"] == [f"/boot/initrd.img-{KERNEL}"]
 
 
-@pytest.mark.parametrize(
-    ("host", "path"),
-    [
-        ("debian", "/etc/dpkg/dpkg.cfg.d/gpuadmin-gpu-check"),
-        ("ubuntu", "/etc/dpkg/dpkg.cfg.d/gpuadmin-gpu-check"),
-        ("archlinux", "/etc/pacman.d/hooks/90-gpuadmin-gpu-check.hook"),
-        ("redhat", "/etc/dnf/plugins/post-transaction-actions.d/gpuadmin-gpu-check.action"),
-    ],
-)
-def test_the_package_manager_starts_the_check_and_waits_for_nothing(
-    answers: dict[str, Any], host: str, path: str
-) -> None:
-    files = {one["path"]: one["content"] for one in answers[host]["hook_files"]}
-    (line,) = [one for one in files[path].splitlines() if "systemctl" in one]
+@pytest.mark.parametrize("host", ["debian", "ubuntu"])
+def test_dpkg_starts_the_check_and_waits_for_nothing(answers: dict[str, Any], host: str) -> None:
+    (hook,) = answers[host]["hook_files"]
+    (line,) = [one for one in hook["content"].splitlines() if "systemctl" in one]
     # restarted: one that runs already has looked at what was there before
     assert "systemctl --no-block restart gpuadmin-gpu-check.service" in line
-    assert host == "redhat" or (line.rstrip("'").endswith("|| true") and "[ ! -d /run/systemd/system ] ||" in line)
+    assert line.rstrip("'").endswith("|| true")
+    assert "[ ! -d /run/systemd/system ] ||" in line
 
 
 def test_no_unit_of_the_role_has_the_name_of_a_job() -> None:

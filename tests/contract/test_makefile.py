@@ -122,12 +122,12 @@ def test_who_may_install_nothing_gets_the_whole_list_at_once(machine: Path, sudo
 
 def test_python_and_the_rest_are_installed_in_one_round(machine: Path) -> None:
     note(machine, "id", "echo 0")
-    note(machine, "apt-get", 'echo "apt-get $*" >>"$NOTES"; ln -sf ' + f"{sys.executable} {machine}/python3")
+    note(machine, "apt-get", 'echo "apt-get $*" >>"$NOTES"; ln -sf ' + f'"{sys.executable}" "{machine}/python3"')
     code, said, ran = bootstrap(machine, "demo")
     assert code == 0, said
     assert [line.split()[1] for line in ran] == ["update", "install"]
     assert {"python3", "python3-venv", "procps", "gcc", "mmdebstrap"} <= {*ran[1].split()}
-    assert any(line.startswith("Light hosts: ") for line in said), "and then it says what runs where"
+    assert any(line.startswith("Light hosts (") for line in said), "and then it says what runs where"
 
 
 def test_a_refusal_of_apt_names_the_way_out(machine: Path) -> None:
@@ -189,6 +189,16 @@ def test_a_person_s_settings_of_pip_make_no_other_environment(user: str, tmp_pat
     )  # fmt: skip
     told = dict(line.split("=", 1) for line in (tmp_path / "notes").read_text().splitlines())
     assert (told["PIP_USER"], told["PIP_TARGET"], told["PIP_INDEX_URL"]) == ("0", "", "u")
+
+
+def test_two_at_once_make_one_environment(tmp_path: Path) -> None:
+    python = tmp_path / "venv/bin/python"
+    python.parent.mkdir(parents=True)
+    note(python.parent, "python", '[ "$1" = -c ] || { echo begins >>"$NOTES"; sleep 0.5; echo ends >>"$NOTES"; }')
+    line = ("bash", ROOT / "scripts/bootstrap", "venv", tmp_path / "venv")
+    both = [subprocess.Popen(line, env={**os.environ, "NOTES": str(tmp_path / "notes")}) for _ in range(2)]
+    assert [one.wait() for one in both] == [0, 0]
+    assert (tmp_path / "notes").read_text().split() == ["begins", "ends", "begins", "ends"]
 
 
 @pytest.mark.parametrize("fails", ["", *LANES])

@@ -22,7 +22,7 @@ DATA = (ROOT / "docs/releases.toml").read_text(encoding="utf-8")
 
 
 def docker_packages(distribution: str, codename: str) -> set[str]:
-    names = yaml.safe_load((ROOT / "roles/rootless_docker/vars/debian.yml").read_text(encoding="utf-8"))
+    names = yaml.safe_load((ROOT / "roles/rootless_docker/vars/main.yml").read_text(encoding="utf-8"))
     facts = {"gpuadmin": {"distribution": distribution, "codename": codename}}
     found: set[str] = set()
     for name in ("_rootless_docker_packages", "_rootless_docker_helpers"):

@@ -32,7 +32,7 @@ OF_GRANT = {"revoke", "resume", "maintain", "logs", "power"}
 #: Beside their verb's own: of `diagnose --restart-docker`, of `install --stick` and `--serve`.
 STEPS = {"restart-docker", "make-stick", "serve-stick"}
 #: Whatever --limit says: on those that are named, on the golden node, on the one of the group slurm.
-ON_ONE_HOST = {"adopt", "build-image", "grant", "install", "queue", "drain", "resume"}
+ON_ONE_HOST = {"adopt", "build-image", "grant", "install", "promote", "queue", "drain", "resume"}
 READ_ONLY = {"compare", "drift", "list-users", "status", "top"}
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 

@@ -5,12 +5,12 @@ On light hosts, which have no NFS, nodes see the old host's disk whatever they m
 
 import re
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from tests.support.gated_cluster import Kept
 from tests.support.lab_cluster import KEEP, LAB, PROVISIONED, REPOSITORY, Cluster
 from tests.support.labs import leave_packages_out, nothing_left
 from tests.support.where import LIGHT
@@ -71,30 +71,6 @@ def kill_once(cluster: Cluster, reached: str, *arguments: str) -> None:
     process.communicate()
 
 
-class Person:
-    """A shell of somebody's that stays."""
-
-    def __init__(self, cluster: Cluster, name: str) -> None:
-        self.process = subprocess.Popen(
-            [*cluster.ssh_command(name, NODE), "bash"], text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-
-    def types(self, line: str) -> str:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{line}; echo END-$?\n")
-        self.process.stdin.flush()
-        words, late = "", threading.Timer(120, self.process.kill)
-        late.start()  # what hangs is an error here
-        while "END-" not in words:
-            more = self.process.stdout.readline()
-            assert more, words
-            words += more
-        late.cancel()
-        return words
-
-
 @pytest.mark.story("promote")
 def test_the_backup_host_serves_the_homes(made: Cluster) -> None:
     cluster, inventory = made, made.site / "inventory/hosts.yml"
@@ -104,11 +80,11 @@ def test_the_backup_host_serves_the_homes(made: Cluster) -> None:
     if nfs:
         document = cluster.gpuadmin("promote", NEW, "--yes", code=5)
         assert f"{OLD} serves: its NFS port answers" in document["result"]["error"]
-    person = Person(cluster, "minji")
-    assert "END-0" in person.types("exec 3>>notes; echo one >&3; echo today > thesis; sync thesis")
+    person = Kept(cluster, "minji")
+    assert person.ask("exec 3>>notes; echo one >&3; echo today > thesis; sync thesis && echo kept") == "kept"
     cluster.lab("power-cut", OLD)
     document = cluster.gpuadmin("promote", NEW, "--check")
-    assert "bash (" in str(document["result"]["held"][NODE]["minji"])
+    assert "sh (" in str(document["result"]["held"][NODE]["minji"])
     # killed about when homes are made, and when the inventory is written; people only read at first
     kill_once(cluster, f"{NEW}:sudo test -e /var/lib/gpuadmin/promoted.json", "--read-only")
     kill_once(cluster, f"grep -q homes_read_only {inventory}", "--read-only")
@@ -125,9 +101,9 @@ def test_the_backup_host_serves_the_homes(made: Cluster) -> None:
     assert address is not None
     assert cluster.admin(NODE, "findmnt -no SOURCE /home | tail -1").strip() == f"{address[1]}:{HOMES}"
     if nfs:  # the same session goes on: what it had open is an error, and no end
-        assert "END-0" not in person.types("echo two >&3; sync /dev/fd/3")
-        found = person.types("cd; cat thesis; echo tomorrow >> thesis; cat thesis")
-        assert found.split() == ["yesterday", "yesterday", "tomorrow", "END-0"]
+        assert "kept" not in person.ask("echo two >&3; sync /dev/fd/3 && echo kept")
+        found = person.ask("cd; cat thesis; echo tomorrow >> thesis; cat thesis")
+        assert found.split() == ["yesterday", "yesterday", "tomorrow"]
     assert "스토리지 서버에 장애" in cluster.person("minji", NODE, "cat /run/motd.d/*")
     copies = cluster.admin(NEW, f"cat {COPIES}/*-manual/homes/minji/thesis {HOMES}/minji/thesis").split()
     assert copies == ["yesterday", "yesterday", *(["tomorrow"] if nfs else [])]
@@ -148,5 +124,4 @@ def test_the_backup_host_serves_the_homes(made: Cluster) -> None:
     assert len([one for one in found if one["host"] == NEW]) == 2, "the copies are its backups"
     document = cluster.gpuadmin("promote", NEW, "--yes")
     assert cluster.admin(NODE, "findmnt -no SOURCE /home | tail -1").strip() == f"{address[1]}:{HOMES}"
-    person.process.kill()
-    person.process.communicate()
+    person.end()

@@ -4,20 +4,26 @@ import os
 import pty
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from gpuadmin.actions.rehearse import name_of
-from tests.support.lab_cluster import GPUADMIN, Cluster
+from tests.support.lab_cluster import GPUADMIN, RELEASES, Cluster
 from tests.support.labs import nothing_left
 
 pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.slow]  # another lab beside the one that is there
 
 
 @pytest.fixture
-def rehearsed(cluster: Cluster) -> Iterator[Cluster]:
-    yield cluster
+def rehearsed(cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
+    """A site says no release: whoever wants a twin that has them makes it first."""
     name = name_of(cluster.name)
+    releases = [word for one in RELEASES for word in ("--release", one)]
+    make = ["lab", "up", "--like", str(cluster.site), "--name", name, "--site", str(tmp_path / "twin"), *releases]
+    if releases:
+        subprocess.run([GPUADMIN, *make], check=True)
+    yield cluster
     subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", name], check=True)
     nothing_left(name)
 
@@ -63,3 +69,9 @@ def test_a_person_is_added_to_the_twin_and_then_for_real(rehearsed: Cluster) -> 
     code, said = rehearse(rehearsed, "add-user", "minji", "--uid", "20001")
     assert code != 0
     assert "Nothing was done on the real hosts" in said
+
+    for host in rehearsed.hosts():
+        read = "grep ^VERSION_ID= /etc/os-release"
+        line = [GPUADMIN, "lab", "ssh", "--name", name_of(rehearsed.name), host, read]
+        twin = subprocess.run(line, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+        assert twin == rehearsed.admin(host, read)

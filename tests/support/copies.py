@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+END = "2026-12-31T00:00:00Z"
 FIRST, SECOND, THIRD = (f"2026122{day}T010203Z-daily" for day in (1, 2, 3))
 
 

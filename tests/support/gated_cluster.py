@@ -6,6 +6,7 @@ The GPUs are those of `gpuadmin lab up --gpus 2`: they can be opened, read and h
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -77,9 +78,11 @@ class Kept:
         assert self._process.stdout is not None
         self._process.stdin.write(f"{{ {command}; }} 2>&1; echo; echo .\n")
         self._process.stdin.flush()
-        lines: list[str] = []
+        lines, late = list[str](), threading.Timer(120, self._process.kill)
+        late.start()  # what hangs is an error
         for line in self._process.stdout:
             if line == ".\n":
+                late.cancel()
                 return "".join(lines).strip()
             lines.append(line)
         raise AssertionError(f"the shell has ended: {''.join(lines)}")

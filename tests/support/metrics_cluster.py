@@ -73,7 +73,7 @@ def site(directory: Path, port: int) -> Path:
     ]
     write_site(directory, name="test", settings={}, hosts=hosts, schemas=False)
     with (directory / "gpuadmin.yml").open("a", encoding="utf-8") as stream:
-        stream.write(f"metrics: {{port: {port}, mail_to: []}}\n")
+        stream.write(f"metrics: {{port: {port}, mail_to: [], power_budgets: {{room 301: 12000, room 302: 6500}}}}\n")
     return directory
 
 

@@ -53,6 +53,20 @@ def test_the_second_is_told_who_holds_the_lock_and_since_when(tmp_path: Path) ->
     assert caught.value.exit_code == 5
 
 
+def test_a_lock_is_its_owners_and_goes_with_its_run(tmp_path: Path) -> None:
+    """Whoever could open it could hold it. What the last run wrote into it says nothing of this one."""
+    runs, before = tmp_path / "runs", os.umask(0)
+    try:
+        with site_lock(runs, "a-verb-of-a-long-name"):
+            pass
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (runs, runs / ".lock")] == [0o700, 0o600]
+    held = pytest.raises(RefusedError, match=r"runs grant since .* \(process \d+\)")
+    with site_lock(runs, "grant"), held, site_lock(runs, "grant"):
+        pass
+
+
 TRIES = (
     "import pathlib, sys; from gpuadmin.lock import site_lock\n"
     "with site_lock(pathlib.Path(sys.argv[1]), 'reboot'): pass"

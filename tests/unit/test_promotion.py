@@ -8,12 +8,12 @@ from gpuadmin.answers import Answers
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
 from gpuadmin.promotion import Choice, choose, find_left, find_refusal
-from tests.support.copies import COPIES, FIRST, PEOPLE, SECOND, THIRD, backup, home
+from tests.support.copies import COPIES, END, FIRST, PEOPLE, SECOND, THIRD, backup, home
 
 
 def test_each_has_the_newest_copy_of_their_own() -> None:
     theirs = [backup(THIRD, minji=home(20000)), backup(FIRST, jiho=home(20001))]
-    found = choose(COPIES, PEOPLE, ["junho"], theirs)
+    found = choose(COPIES, PEOPLE, ["junho"], theirs, END)
     assert found.homes == {"minji": SECOND, "jiho": FIRST, "_slurm": SECOND}
     assert found.without == {
         "seo": "the copy is of uid 20009, not 20002: gpuadmin restore-home seo", "yuna": "there is no copy",
@@ -22,15 +22,22 @@ def test_each_has_the_newest_copy_of_their_own() -> None:
     assert found.newer == {"minji": THIRD}
     first, second = found.lines()
     assert "2 homes as of 2026-12-22" in first
-    assert first.endswith("_slurm, minji; compared when it came, and not read again since: minji")
+    assert first.endswith(": _slurm, minji; not verified since it came, or damaged since: minji")
     assert "1 home as of 2026-12-21" in second
+    assert second.endswith(": jiho")
 
 
 def test_where_a_directory_knows_who_there_is() -> None:
-    found = choose(COPIES, None, ["junho"], [])
+    found = choose(COPIES, None, ["junho"], [], END)
     assert (sorted(found.homes), found.without) == (["_slurm", "jiho", "minji", "minji.restored-x", "seo"], {})
-    assert choose([], PEOPLE, [], []).homes == {}
+    assert choose([], PEOPLE, [], [], END).homes == {}
     assert Choice().lines() == []
+
+
+def test_a_clock_that_was_wrong_makes_no_copy_the_newest() -> None:
+    late = backup("20310101T010203Z-daily", minji=home(20000), yuna=home(20003))
+    found = choose([late, *COPIES], PEOPLE, [], [], END)
+    assert (found.homes["minji"], found.homes["yuna"]) == (SECOND, late["name"]), "better than nothing"
 
 
 NAS = Host("nas2", ("backup",))

@@ -35,6 +35,9 @@ def write_labels(options: Options, patterns: Sequence[str], output: Path) -> int
     template = load_report_template("labels.html.j2")
     page = template.render(cluster=found.settings.name, labels=labels, code=Markup(code))
     path = expanded(str(output))
+    if options.check:  # guard: check mode writes no labels
+        echo(f"would write {path}", err=True)
+        return 0
     write_marked({path: page.replace("\n", f"\n{_MARK}", 1)}, _MARK, option="FILE")
     if unknown := [label["name"] for label in labels if not label["serial"]]:
         echo(f"Note: {FILE} has no serial number of {', '.join(unknown)}: gpuadmin audit --record", err=True)

@@ -25,7 +25,7 @@ from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.reading import expanded
 from gpuadmin.session import Session
 from gpuadmin.terminal import SafeConsole
-from gpuadmin.who import who
+from gpuadmin.who import is_timer
 
 
 def plan_letters(builder: PlanBuilder, letters: Sequence[Letter]) -> None:
@@ -81,7 +81,7 @@ class Post:
         site = session.site
         timers = site.settings.timers
         # guard: nobody is mailed from two machines
-        if timers and session.verb in timers.verbs and not session.check and not who().startswith("gpuadmin-timers@"):
+        if timers and session.verb in timers.verbs and not session.check and not is_timer():
             raise RefusedError(
                 f"{session.verb} is the monitor host's (`timers`): who was mailed is known there alone",
                 hint=f"--check looks; to run it now: systemctl start gpuadmin-timer-{session.verb} on the monitor host",

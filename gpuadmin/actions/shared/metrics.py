@@ -5,18 +5,21 @@ from __future__ import annotations
 import secrets
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import urlsplit
 
 from gpuadmin.actions.shared.dashboard import dashboard_variables
 from gpuadmin.config import queue
 from gpuadmin.config.load import Site
 from gpuadmin.config.skeleton import keep_out_of_git
 from gpuadmin.config.yamlfile import write_new
+from gpuadmin.desired.nodes import find_askers, find_bmc
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.smtp import find_server, read_password
 from gpuadmin.monitoring.certificates import JOURNALS, SECRET_BYTES, authority, exporter, scraper, sender, slurm_key
-from gpuadmin.reading import expanded, read_text
+from gpuadmin.reading import expanded, read_secret, read_text
 
 SECRET = "metrics_secret"
+SENSORS_PASSWORD = "GPUADMIN_BMC_SENSORS_PASSWORD"
 #: The groups whose hosts are measured; a host's kind is the first of them that it is in.
 MEASURED = ("gpu", "storage", "backup", "monitor", "slurm")
 
@@ -77,9 +80,40 @@ def metrics_variables(site: Site, secret: bytes) -> dict[str, Any]:
             "hosts": {name: {"key": one.key, "certificate": one.certificate} for name, one in identities.items()},
             "journals_authority": authority(secret, JOURNALS),
             "senders": {name: {"key": one.key, "certificate": one.certificate} for name, one in senders.items()},
+            "sensors": _sensors(site),
             **_mail(site),
         }
     }
+
+
+def _sensors(site: Site) -> list[dict[str, Any]]:
+    """The BMCs that the monitor host asks what they measure. Raises ConfigError."""
+    settings, found = site.settings, []
+    for host in site.inventory.hosts:
+        bmc = find_bmc(settings, host)
+        if bmc is None or bmc.sensors is None or bmc.kind == "wol":
+            continue
+        (monitor, *_), address = site.inventory.group("monitor"), urlsplit(f"//{bmc.address}").hostname or ""
+        # guard: a BMC's password goes to no monitor host that is a node, or that asks no BMCs
+        if monitor.name not in find_askers(settings, site.inventory.hosts):
+            raise ConfigError(
+                f"bmc.sensors: {monitor.name} of the group monitor asks no BMCs: it is a node, or not bmc.via",
+                hint="put a host into the group monitor that may have this password, or name it in bmc.via",
+            )
+        # guard: a BMC's password goes to addresses of BMCs alone, and a filter of systemd's knows no names
+        if not queue.is_address(address):
+            raise ConfigError(
+                f"{host.name}: bmc.address {bmc.address}: bmc.sensors needs its IP address", hint="write it"
+            )
+        setting = f"{host.name}: bmc.sensors.password_file"
+        password = read_secret(SENSORS_PASSWORD, bmc.sensors.password_file, setting)
+        if password is None:
+            raise ConfigError(f"no password for {bmc.sensors.user}", hint=f"set {setting}, or {SENSORS_PASSWORD}")
+        target = bmc.address if bmc.kind == "ipmi" else address  # a port is the one of what switches it
+        given = {"name": host.name, "place": host.place, "target": target}
+        given |= {"address": address, "password": password}
+        found.append(given | bmc.sensors.model_dump(include={"user", "workarounds"}))
+    return found
 
 
 def slurm_variables(site: Site, secret: bytes) -> dict[str, Any]:

@@ -109,14 +109,16 @@ def look_and_decide(session: Session, request: PowerRequest) -> tuple[list[Targe
     waits = request.when_idle or request.force or request.at is not None
     failed = {host: answers.unknown[host] for host in answers.failed}
     queue = away(session, [one.name for one in targets])
-    known = {host: _with_jobs(queue, host, found, request) for host, found in answers.known.items()}
+    known = {
+        host: _with_jobs(queue, host, _with_claims(found, request), request) for host, found in answers.known.items()
+    }
     decision = decide(request.action, targets, known, waits=waits, failed=failed)
     if request.idle is not None:
-        decision = choose_idle(decision, targets, request.idle, _find_turns(session))
+        decision = choose_idle(decision, targets, request.idle, find_turns(session))
     return targets, answers, queue, decision
 
 
-def _find_turns(session: Session) -> dict[str, str]:
+def find_turns(session: Session) -> dict[str, str]:
     """When `shutdown` last switched each host off, as all admins' records have it."""
     turns: dict[str, str] = {}
     for run, result in history(session.site.runs, {"shutdown"}):
@@ -140,7 +142,7 @@ def find_targets(session: Session, patterns: Sequence[str], place: str | None = 
     targets = [
         Target(host.name, host.cluster_address, "gpu" in host.groups, bool({"storage", "backup"} & set(host.groups)))
         for host in found.values()
-        if host.name in allowed and (place is None or (place and place in str(host.variables.get("place") or "")))
+        if host.name in allowed and (place is None or (place and place in host.place))
     ]
     if not targets and place is not None:
         raise ConfigError(f"--place {place!r}: no host of {' '.join(patterns)} has this in its place",
@@ -166,6 +168,19 @@ def _with_jobs(queue: Away, host: str, found: Mapping[str, Any], request: PowerR
         return found
     jobs = queue.jobs.get(host, ())  # guard: whoever has a job of the queue on a node is on it -> ()
     return {**found, "people": [*found["people"], *jobs]}
+
+
+def _with_claims(found: Mapping[str, Any], request: PowerRequest) -> Mapping[str, Any]:
+    """What a host says, with those as people who only have a container or a grant there: nobody chose this node."""
+    if request.idle is None or found["people"] is None:
+        return found
+    claims = found.get("claims")
+    if claims is None:  # guard: a node is chosen only where it is known who has something there
+        return {**found, "people": None, "unknown": {**found["unknown"], "people": found["unknown"].get("claims")}}
+    return {
+        **found,
+        "people": [*found["people"], *claims],
+    }  # guard: who has a container or a grant is on the node -> found
 
 
 def _plan(session: Session, request: PowerRequest, decision: Decision, at: datetime | None) -> PlanBuilder:
@@ -253,7 +268,7 @@ def go(
             "gpuadmin_when_idle": request.when_idle,
             "gpuadmin_reason": NOW[request.action],
             "gpuadmin_waiting": WHEN_IDLE[request.action],
-            **queue.asked(waits=request.when_idle, force=force),
+            **queue.asked(waits=request.when_idle, force=force, idle=request.idle is not None),
             **(more or {}),
         }
         run = session.run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from gpuadmin.actions.shared import directly
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, listed, the_page
-from gpuadmin.common.waiting import FAILED, PASSING, SICK, SILENT, drained, misfit, settled
+from gpuadmin.common.waiting import FAILED, IDLE_OFF, PASSING, SICK, SILENT, drained, misfit, settled
 from gpuadmin.config.queue import takes_jobs, there
 from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError
@@ -222,9 +222,9 @@ class Away:
             "upgrade slurmdbd and slurmctld there first, in this order"
         )
 
-    def asked(self, *, waits: bool, force: bool) -> dict[str, Any]:
-        """The variables of a playbook whose roles drain and resume."""
-        reason = {"mark": self.mark, "reason": f"by {who()}", "force": force}
+    def asked(self, *, waits: bool, force: bool, idle: bool = False) -> dict[str, Any]:
+        """The variables of a playbook whose roles drain and resume. `idle`: whoever needs the nodes may have them."""
+        reason = {"mark": self.mark, "reason": f"{'idle, ' if idle else ''}by {who()}", "force": force}
         return {"gpuadmin_away": {**reason, "waits": WAITS if waits else 0}} if self.nodes else {}
 
     def plan(self, builder: PlanBuilder, going: Iterable[str], *, back: bool = True) -> None:
@@ -243,11 +243,16 @@ class Away:
         """Whether an earlier run of this verb has drained it, and was cut off."""
         return self.closed.get(node, "").startswith(self.mark) if self.mark else False
 
-    def resume(self, nodes: Iterable[str]) -> None:
-        """Let nodes take jobs again that an earlier run of this verb has drained."""
-        found = [one for one in nodes if self.stale(one)]
-        if found:
-            given = {"gpuadmin_drain": {"nodes": found, "resume": True, "mark": self.mark}}
+    def resume(self, nodes: Iterable[str], came: Collection[str] = ()) -> None:
+        """Let nodes take jobs again that an earlier run of this verb has drained. `came`: those that were off, and
+        which `shutdown --idle` of whomever has drained."""
+        marks: dict[str, list[str]] = {}
+        for node in nodes:
+            idle = IDLE_OFF.match(self.closed.get(node, "")) if node in came else None
+            if idle or self.stale(node):
+                marks.setdefault(idle[0] if idle else self.mark, []).append(node)
+        for mark, found in marks.items():
+            given = {"gpuadmin_drain": {"nodes": found, "resume": True, "mark": mark}}
             self.session.run("drain", [controller(self.session)], given, check=self.session.check, quiet=True)
 
     def left(self, run: RunResult) -> None:

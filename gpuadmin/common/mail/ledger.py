@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import Enum
@@ -70,13 +70,13 @@ class Entry:
         return {"names": list(self.names), "address": self.address, "time": self.time, "detail": self.detail}
 
 
-def fold(raw: bytes, path: Path) -> dict[str, Entry]:
-    """Given a ledger's content and its path, return the latest entry of every key.
+def fold(raw: bytes, path: Path, before: Mapping[str, Entry] | None = None) -> dict[str, Entry]:
+    """Given a ledger's content and its path, return the latest entry of every key. ``before``: those of another one.
 
     A last line without its end was torn by a crash and counts for nothing. Raises MailError, naming the line, if any
     other line cannot be read, because that person would be mailed again.
     """
-    entries: dict[str, Entry] = {}
+    entries = dict(before or {})
     *lines, torn = raw.split(b"\n")
     for number, line in enumerate([*lines, torn], start=1):
         if not line.strip():
@@ -95,9 +95,9 @@ def fold(raw: bytes, path: Path) -> dict[str, Entry]:
                 settings=True,
             )
         for entry in found:
-            before = entries.get(entry.key)
+            known = entries.get(entry.key)
             # guard: sent stays sent, whatever the order of the lines
-            if before is not None and before.state is State.SENT and entry.state is not State.SENT:
+            if known is not None and known.state is State.SENT and entry.state is not State.SENT:
                 continue  # two merged branches of a site: sent stays sent, whatever the order of the lines
             entries[entry.key] = entry
     return entries
@@ -120,11 +120,12 @@ def _readable(line: bytes) -> bool:
 
 
 class Ledger:
-    """A ledger of mails, as it is on the disk: `raw` is what it holds. All that is written raises MailError."""
+    """A ledger of mails, as it is on the disk: `raw` is what it holds, `before` what another one has. All that is
+    written raises MailError."""
 
-    def __init__(self, path: Path, raw: bytes) -> None:
+    def __init__(self, path: Path, raw: bytes, before: Mapping[str, Entry] | None = None) -> None:
         self.path = path
-        self._entries = fold(raw, path)
+        self._entries = fold(raw, path, before)
 
     def entry(self, key: str) -> Entry | None:
         """What is known of a key, if anything."""

@@ -210,7 +210,7 @@ class System:
     name: Name
     id: Name
     codename: Name
-    family: Optional[Literal["debian", "redhat", "archlinux"]]
+    family: Optional[Literal["debian"]]
     hostname: Name
     kernel: Name
     python: Name

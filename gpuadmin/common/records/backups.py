@@ -84,6 +84,30 @@ class PromoteOrder:
 
 
 @dataclass(frozen=True)
+class RestoreAllOrder:
+    """Bring homes back to where they were, of people who have none there, or one that nobody has used yet.
+
+    One that somebody has used stays as it is. What goes wrong with one home is reported as its person's, and the others
+    go on. The work runs in the unit ``gpuadmin-restore-all.service``, which goes on when the controller is interrupted.
+    """
+
+    #: Directory of homes.
+    root: str
+    #: Directory of backups.
+    directory: str
+    #: Person → the backup that their home comes from.
+    homes: Mapping[str, str]
+    #: Person → their uid now, where the site knows it.
+    uids: Mapping[str, int]
+    #: As in RestoreOrder.
+    subids: Sequence[int]
+    #: What a home began with that nobody has used.
+    skeleton: str
+    mountpoint: Optional[str] = None
+    remote: Optional[BackupHost] = None
+
+
+@dataclass(frozen=True)
 class RestoreOrder:
     """Restore a home, or a part of it, from a backup.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, Optional
 
-from .bounds import Count, Pattern, Shown, Stamp, Time, When, Within, Words
+from .bounds import Count, Line, Pattern, Shown, Size, Stamp, Time, When, Within, Words
 from .images import Roots, Switch
 
 
@@ -26,13 +26,15 @@ class Announcement:
 class Power:
     """What keeps a host from being switched off. None: it is not known, and `unknown` says why.
 
-    `clients`: addresses of hosts that mount something from it. `jobs`: of gpuadmin's.
+    `clients`: addresses of hosts that mount something from it. `jobs`: of gpuadmin's. `claims`: who has a container or
+    a grant there, without being on it.
     """
 
     people: Optional[list[str]]
     clients: Optional[list[str]]
     jobs: Optional[list[str]]
     unknown: Words
+    claims: Optional[list[str]] = None
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class FormerHomes:
     whose processes have files there, or stand there."""
 
     answers: bool
-    mounts: list[str] = field(default_factory=list)
-    held: dict[str, list[str]] = field(default_factory=dict)
+    mounts: Annotated[list[Line], Size(1000)] = field(default_factory=list)
+    held: Annotated[dict[str, Annotated[list[Line], Size(20)]], Size(1000)] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from typing import Annotated
 
 from .bounds import Count, Line, Pattern, Size, Within
 
+MAC = "[0-9a-f]{2}(:[0-9a-f]{2}){5}"
 #: A name in /dev/disk/by-id: it becomes a path.
 DiskName = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._:+=@-]{0,200}|", "a name in /dev/disk/by-id")]
-Mac = Annotated[str, Pattern("[0-9a-f]{2}(:[0-9a-f]{2}){5}", "a MAC address")]
+Mac = Annotated[str, Pattern(MAC, "a MAC address")]
 NetworkFile = Annotated[str, Pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}\.network", "the name of a .network file")]
 
 

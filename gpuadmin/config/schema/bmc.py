@@ -10,6 +10,23 @@ from gpuadmin.config.fields import HostName, LocalFile, Text
 from gpuadmin.config.schema.base import Model
 
 
+class Sensors(Model):
+    """What BMCs measure, asked by IPMI from the monitor host, which has this password then: name an account that may
+    only read (*User*)."""
+
+    user: Annotated[Text, Field(description="Whom to log in as.")]
+    password_file: Annotated[
+        LocalFile | None,
+        Field(
+            description="A file with the password that only you can read. GPUADMIN_BMC_SENSORS_PASSWORD comes first."
+        ),
+    ] = None
+    workarounds: Annotated[
+        list[Annotated[str, Field(pattern="^[a-z0-9]{1,40}$")]],
+        Field(description="What these BMCs do in their own way, as FreeIPMI calls it (ipmi-sensors(8), WORKAROUNDS)."),
+    ] = []
+
+
 class Bmc(Model):
     """What the hosts' BMCs have in common. A host has its `bmc` in the inventory: `address`, and whatever differs."""
 
@@ -32,6 +49,10 @@ class Bmc(Model):
     via: Annotated[
         HostName | None,
         Field(description="The host that asks BMCs. Without it storage, monitor and backup hosts, whichever answers."),
+    ] = None
+    sensors: Annotated[
+        Sensors | None,
+        Field(description="Heat, fans, supplies and watts, measured by BMCs. Without it they are not asked for any."),
     ] = None
 
 

@@ -82,7 +82,7 @@ class Gpus(Model):
     ] = None
     hold: Annotated[
         bool,
-        Field(description="Debian family: upgrades leave the installed driver as it is, whatever its version."),
+        Field(description="Upgrades leave the installed driver as it is, whatever its version."),
     ] = False
     modules: Annotated[
         Literal["open", "proprietary"],
@@ -109,10 +109,10 @@ class Gpus(Model):
         ),
     ] = None
     toolkit: Annotated[
-        Literal["distribution", "repository", "elsewhere"],
+        Literal["repository", "elsewhere"],
         Field(
-            description="Where NVIDIA's container toolkit comes from: the distribution (Arch Linux has it), "
-            "`toolkit_repository`, or elsewhere: then it is not touched."
+            description="Where NVIDIA's container toolkit comes from: `toolkit_repository`, or elsewhere: then it is "
+            "not touched."
         ),
     ] = "elsewhere"
     toolkit_repository: Annotated[

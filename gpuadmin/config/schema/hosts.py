@@ -96,8 +96,8 @@ class Repository(Model):
     key: Annotated[Text | None, Field(description="Path, on the controller, of the signing key (ASCII-armoured).")] = (
         None
     )
-    suite: Annotated[Text | None, Field(description="Debian family: the suite.")] = None
-    components: Annotated[list[Text], Field(description="Debian family: the components.")] = ["main"]
+    suite: Annotated[Text | None, Field(description="The suite.")] = None
+    components: Annotated[list[Text], Field(description="The components.")] = ["main"]
     packages: Annotated[list[Text], Field(description="The packages to install in place of the distribution's.")] = []
 
 

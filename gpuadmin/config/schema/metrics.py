@@ -84,6 +84,13 @@ class Metrics(Model):
     idle_exempt: Annotated[
         list[UserName], Field(description="People who may hold a GPU idle; `gpuadmin idle` shows them as exempt.")
     ] = []
+    power_budgets: Annotated[
+        dict[Text, Annotated[int, Field(ge=1, le=10**7)]],
+        Field(
+            description="By a part of the inventory's `place`, such as a room or a rack: how many watts its hosts may "
+            "draw together before an alert."
+        ),
+    ] = {}
     price_per_kwh: Annotated[
         float | None,
         Field(gt=0, le=1e6, description="What a kWh costs; without it reports have kWh and no cost."),

@@ -11,11 +11,12 @@ from gpuadmin.config.load import Site
 from gpuadmin.config.schema import Settings, User
 from gpuadmin.config.schema.base import LOWEST_HUMAN_UID
 from gpuadmin.takeover.adoption import groups as grouping
-from gpuadmin.takeover.adoption import of_hosts, of_people
 from gpuadmin.takeover.adoption.conflict import NO_ADMIN, Conflict, word
 from gpuadmin.takeover.adoption.earlier import NOTHING, Earlier, merged
 from gpuadmin.takeover.adoption.groups import Grouped, Homes
+from gpuadmin.takeover.adoption.host_conflicts import find_host_conflicts
 from gpuadmin.takeover.adoption.people import People, docker_users, found_people, people
+from gpuadmin.takeover.adoption.people_conflicts import find_people_conflicts
 from gpuadmin.takeover.adoption.seen import Host
 from gpuadmin.takeover.adoption.settings import home_settings, id_ranges, protected
 
@@ -132,8 +133,8 @@ def propose(
     conflicts = [
         *_login(hosts, login, chosen),
         *grouping.conflicts(hosts, groups, others),
-        *of_people.conflicts(hosts, everybody, chosen),
-        *of_hosts.conflicts(hosts, groups, homes, everybody, admins),
+        *find_people_conflicts(hosts, everybody, chosen),
+        *find_host_conflicts(hosts, groups, homes, everybody, admins),
     ]
     if earlier.conflicts:
         conflicts = merged([*conflicts, *earlier.conflicts])

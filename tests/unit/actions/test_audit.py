@@ -180,6 +180,8 @@ def test_labels_show_what_is_recorded_as_text_and_ask_no_host(ansible: Ansible, 
     hosts.write_text(yaml.safe_dump(tree))
     save(ansible.site, {"node1": {"chassis": {"ABC<1>\x1b": "Box"}}})
     page = tmp_path / "labels.html"
+    assert "would write" in cli("audit", "--labels", str(page), "--check")[2]
+    assert not page.exists()
     code, out, err = cli("audit", "--labels", str(page), "node1", "node2")
     assert (code, out.strip(), ansible.asked) == (0, str(page), []), err
     assert "no serial number of node2: gpuadmin audit --record" in err

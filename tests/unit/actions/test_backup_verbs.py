@@ -191,3 +191,76 @@ def test_a_number_is_called_a_number(asked: list[Invocation], cli: Cli) -> None:
         assert code == 2
         assert words in err
         assert "INTEGER" not in err
+
+
+OLDER, NEWER = "20261220T010203Z-daily", "20261222T010203Z-daily"
+#: The storage host has minji's, and a newer one that nobody verified; the backup host also jiho's.
+SETS = {
+    "storage1": [
+        SET,
+        {**SET, "name": NEWER, "created": "2026-12-22T01:02:03Z", "homes": {"minji": {**HOME, "verified": None}}}],
+    "backup1": [{**SET, "name": OLDER, "created": "2026-12-20T01:02:03Z", "homes": {
+        "minji": HOME, "jiho": {**HOME, "uid": 20002}, "sora": {**HOME, "uid": 777}, "_slurm": {**HOME, "uid": 0},
+        "junho": {**HOME, "uid": 20001}, "minji.restored-20261219T010203Z": HOME}}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def lost(site: Path, monkeypatch: pytest.MonkeyPatch) -> list[Invocation]:
+    """A site whose storage host is new: what Ansible is asked. jiho's home there is used, minji's is not there."""
+    found: list[Invocation] = []
+
+    def run(invocation: Invocation, **_callbacks: object) -> RunResult:
+        found.append(invocation)
+        if invocation.playbook == "list-backups":
+            return RunResult(
+                {host: HostResult("ok", reports={"facts": {"backups": one}}) for host, one in SETS.items()}
+            )
+        homes = invocation.variables["gpuadmin_backup"]["restore_all"]["homes"]
+        why = {name: "there is a home that somebody has used" if name == "jiho" else "" for name in homes}
+        return RunResult({"storage1": HostResult("changed", reports={"restored_homes": why})})
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    monkeypatch.setenv("GPUADMIN_SITE", str(site))
+    inventory = site / "inventory/hosts.yml"
+    inventory.write_text(inventory.read_text().replace("backup: {hosts: {}}", "backup: {hosts: {backup1: {}}}"))
+    people = ((20000, "minji"), (20002, "jiho"), (20003, "sora"), (20004, "new"))
+    users = "".join(f"  - {{name: {name}, uid: {uid}}}\n" for uid, name in people)
+    (site / "users.yml").write_text(f"users:\n{users}retired:\n  - {{name: junho, uid: 20001, removed: 2026-02-01}}\n")
+    return found
+
+
+@pytest.mark.holds("restore-home --all asks before it does something")
+def test_all_homes_in_one_plan(lost: list[Invocation], cli: Cli) -> None:
+    code, out, err = cli("restore-home", "--all", "--check")
+    assert code == 0, err
+    assert "1 home as of 2026-12-21" in out
+    assert ": minji; compared with the backup" in out
+    assert "Note: left out: jiho: there is a home that somebody has used" in out
+    assert "Note: left out: new: there is no copy" in out
+    assert "left out: sora: the copy is of uid 777, not 20003: gpuadmin restore-home sora" in " ".join(out.split())
+    assert f"minji: {NEWER} is newer, and not verified (restore-home minji --from {NEWER})" in " ".join(out.split())
+    assert "junho" not in out
+    assert "_slurm" not in out
+    assert all(one.check for one in lost)
+    assert cli("restore-home", "--all")[0] == 5, "nobody confirmed it"
+    assert all(one.check for one in lost)
+    lost.clear()
+    code, out, err = cli("restore-home", "--all", "--yes", "--json")
+    assert code == 0, err
+    assert json.loads(out)["result"]["homes"] == {"minji": SET["name"]}
+    done = lost[-1]
+    assert (done.playbook, done.check, done.limit) == ("restore-home", False, "storage1")
+    wanted = done.variables["gpuadmin_backup"]["restore_all"]
+    assert (wanted["homes"], wanted["uids"]["minji"], wanted["skeleton"]) == (
+        {"minji": SET["name"]},
+        20000,
+        "/etc/skel",
+    )
+
+
+@pytest.mark.parametrize("more", [["minji"], ["--path", "x"], ["--in-place"], ["--to", "/x"], ["--from", NEWER]])
+def test_all_homes_have_no_options(lost: list[Invocation], cli: Cli, more: list[str]) -> None:
+    assert cli("restore-home", "--all", *more)[0] == 2
+    assert cli("restore-home")[0] == 2
+    assert lost == []

@@ -41,6 +41,9 @@ class Answers:
     refusal: str = ""
     image: bytes = b"the stick" * 1000
     path: str = ""
+    size: int = 9000
+    full: bool = True
+    fails: str = ""  # the disk, or the reboot
 
     def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
         self.asked.append(invocation)
@@ -48,10 +51,11 @@ class Answers:
         if invocation.playbook == "list-images":
             whole = manifest("one", "a" * 8 + "-0000-0000-0000-000000000000", None)
             store = {"one": {"manifest": whole, "text": "{}", "problem": None}}
-            return RunResult({host: HostResult("ok", reports={"store": store})})
+            found = HostResult("ok", reports={"store": store})
+            return RunResult({host: found if self.full else HostResult("failed", message="the store is away")})
         if "gpuadmin_stick" in invocation.variables:
             digest = hashlib.sha256(self.image).hexdigest()
-            made = {"host_key": f"ssh-ed25519 {STICK_KEY}", "path": self.path, "bytes": 9000, "sha256": digest}
+            made = {"host_key": f"ssh-ed25519 {STICK_KEY}", "path": self.path, "bytes": self.size, "sha256": digest}
             reports = {} if invocation.check else {"made": made}
             return RunResult({host: HostResult("changed", ["make a stick of one"], reports=reports)})
         if self.silent or invocation.playbook == "serve-stick":
@@ -59,12 +63,14 @@ class Answers:
             refused = HostResult("failed", message=self.refusal) if self.refusal else served
             return RunResult({host: HostResult("unreachable", message="timed out") if self.silent else refused})
         if not invocation.check:
-            return RunResult({host: HostResult("changed", reports={"made": {"host_key": f"ssh-ed25519 {NODE_KEY}"}})})
+            step = "reboot" if "gpuadmin_install_reboot" in invocation.variables else "disk"
+            done = HostResult("changed", reports={"made": {"host_key": f"ssh-ed25519 {NODE_KEY}"}})
+            return RunResult({host: HostResult("failed", message=f"no {step}") if self.fails == step else done})
         reports = {"machine": {"image": "one", "disks": self.disks}}
         if self.refusal:
             return RunResult({host: HostResult("failed", message=self.refusal, reports=reports)})
-        done = ["write one"] if invocation.variables["gpuadmin_install"]["disk"] else []
-        return RunResult({host: HostResult("changed", done, reports=reports)})
+        does = ["write one"] if invocation.variables["gpuadmin_install"]["disk"] else []
+        return RunResult({host: HostResult("changed", does, reports=reports)})
 
     @property
     def written(self) -> list[dict[str, Any]]:
@@ -143,6 +149,10 @@ REFUSED = {
     "--yes alone": (("--disk", FULL, "--yes"), 5, "give --erase node1 too"),
     "another host's name": (("--disk", FULL, "--yes", "--erase", "node2"), 5, "give --erase node1 too"),
     "nobody there": (("--disk", FULL), 5, "there is no terminal to ask on"),
+    "no such file": (("--disk", BLANK, "--network", "lan.network", "--yes"), 2, "lan.network: No such file"),
+    "two of a name": (("--disk", BLANK, "--network", "a/lan.network", "--network", "b/lan.network", "--yes"), 2,
+                      "two files are called lan.network"),
+    "not for networkd": (("--disk", BLANK, "--network", "lan.yaml", "--yes"), 2, "'lan.yaml' does not end in .network"),
 }  # fmt: skip
 
 
@@ -173,9 +183,26 @@ def test_the_name_is_typed(typed: str, code: int, answers: Answers, cli: Cli, mo
     assert len(answers.written) == (code == 0)
 
 
+@pytest.mark.parametrize(
+    ("fails", "advice", "key"),
+    [
+        ("disk", "boot the stick again and run the same: it begins anew", OLD_KEY),
+        ("reboot", "switch it off and on", NODE_KEY),
+    ],
+)
+def test_what_was_cut(fails: str, advice: str, key: str, answers: Answers, site: Path, cli: Cli) -> None:
+    """Its key is pinned from when the disk is whole on."""
+    answers.fails = fails
+    code, out, err = cli("install", "node1", "--mac", MAC, "--disk", BLANK, "--yes")
+    assert (code, pinned(site, PATTERN)) == (3, {key})
+    assert f"no {fails}" in out
+    assert advice in err
+
+
 def test_the_name_in_a_script(answers: Answers, cli: Cli) -> None:
     succeed(cli, "install", "node1", "--mac", MAC, "--disk", FULL, "--yes", "--erase", "node1")
     assert len(answers.written) == 1
+    assert answers.asked[-1].variables["ansible_host"] == "127.0.0.1", "the host's own address"
 
 
 def test_a_machine_that_does_not_answer(answers: Answers, cli: Cli) -> None:
@@ -194,8 +221,15 @@ def test_a_node_that_shows_another_key(answers: Answers, site: Path, cli: Cli, m
 
 def test_what_must_be_there_first(answers: Answers, site: Path, cli: Cli) -> None:
     assert "is in no group of nodes" in fail(cli, 2, "install", "storage1", "--mac", MAC)
-    for arguments in ((), ("node1",), ("--mac", MAC), ("node1", "--mac", MAC, "--stick", "x")):
+    for arguments in ((), ("node1",), ("--mac", MAC), ("node1", "--mac", MAC, "--stick", "x"), ("node1", "--mac", "")):
         assert "name a HOST and its --mac" in fail(cli, 2, "install", *arguments)
+    for arguments in (("--image", "old"), ("--kernel", "quiet")):
+        assert "go with --stick" in fail(cli, 2, "install", "node1", "--mac", MAC, "--disk", BLANK, *arguments)
+    for arguments in (("--disk", BLANK), ("--address", "10.0.0.1"), ("--network", "a.network"), ("--erase", "node1")):
+        assert "go with HOST" in fail(cli, 2, "install", "--stick", str(site / "stick"), *arguments)
+    assert "--mac '3c:ec': is not a MAC address" in fail(cli, 2, "install", "node1", "--mac", "3c:ec")
+    for path, words in ((site / "nothing/stick", "no directory in which you can write"), (site, "is there already")):
+        assert words in cli("install", "--stick", str(path), "--yes")[2]
     (site / "known_hosts").write_text("")
     assert "gpuadmin install --stick FILE makes one" in fail(cli, 2, "install", "node1", "--mac", MAC)
     assert answers.asked == []
@@ -207,15 +241,22 @@ def fetched(answers: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     source = tmp_path / "source"
     source.write_bytes(answers.image)
     answers.path = str(source)
-    monkeypatch.setattr(
-        "gpuadmin.actions.install.connections.command_line", lambda site, name, words: ["cat", str(source)]
-    )
+
+    def reach(_site: Any, name: str, words: list[str]) -> list[str]:
+        assert (name, words) == ("storage1", [f"sudo -n cat {source}"])
+        return ["cat", str(source)]
+
+    monkeypatch.setattr("gpuadmin.actions.install.connections.command_line", reach)
     return source
 
 
 def test_a_stick(answers: Answers, fetched: Path, site: Path, tmp_path: Path, cli: Cli) -> None:
-    file = tmp_path / "site.img"
-    succeed(cli, "install", "--stick", str(file), "--kernel", "console=ttyS0", "--yes")
+    file, other = tmp_path / "site.img", tmp_path / "site.img.part"
+    other.write_text("somebody's own")
+    (site / "known_hosts").write_text(f"gpuadmin-stick ssh-ed25519 {OLD_KEY}\n")
+    out = succeed(cli, "install", "--stick", str(file), "--kernel", "console=ttyS0", "--yes")
+    assert "make a bootable disk of one beside the store" in out
+    assert f"copy it to {file}; its host key takes the place" in out
     order = answers.asked[-1].variables["gpuadmin_stick"]
     assert (order["name"], order["arguments"], order["admin"]["user"]) == ("one", "console=ttyS0", "gpuadmin")
     assert answers.asked[-1].limit == "storage1"
@@ -223,6 +264,47 @@ def test_a_stick(answers: Answers, fetched: Path, site: Path, tmp_path: Path, cl
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert pinned(site, "gpuadmin-stick") == {STICK_KEY}
     assert "is there already" in fail(cli, 5, "install", "--stick", str(file), "--yes")
+    assert sorted(tmp_path.glob("*site.img*")) == [file, other]
+    assert other.read_text() == "somebody's own"
+
+
+@pytest.mark.parametrize("place", ["missing/site.img", "id.pub/site.img"])
+def test_a_stick_has_a_place(place: str, answers: Answers, tmp_path: Path, cli: Cli) -> None:
+    """That is found at once, and not when it is made."""
+    assert "is no directory in which you can write" in fail(
+        cli, 2, "install", "--stick", str(tmp_path / place), "--yes"
+    )
+    assert answers.asked == []
+
+
+@pytest.mark.holds("a stick replaces no file")
+def test_a_file_that_somebody_made_meanwhile_stays(
+    answers: Answers, fetched: Path, site: Path, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "site.img"
+    script = ["sh", "-c", f"echo precious >{file}; cat {fetched}"]
+    monkeypatch.setattr("gpuadmin.actions.install.connections.command_line", lambda *given: script)
+    assert "is there already" in fail(cli, 5, "install", "--stick", str(file), "--yes")
+    assert file.read_text() == "precious\n"
+    assert list(tmp_path.glob("*site.img*")) == [file]
+
+
+@pytest.mark.parametrize(("size", "words"), [(2**60, "has no room for the"), (100, "could not be copied")])
+@pytest.mark.holds("no more is taken than the host has announced", "a host that claims a huge stick fills no disk")
+def test_a_host_that_lies_about_its_size(
+    size: int, words: str, answers: Answers, fetched: Path, tmp_path: Path, cli: Cli
+) -> None:
+    answers.size = size
+    assert words in fail(cli, 1, "install", "--stick", str(tmp_path / "site.img"), "--yes")
+    assert not list(tmp_path.glob("*site.img*"))
+
+
+def test_a_stick_needs_a_store_that_answers(answers: Answers, site: Path, tmp_path: Path, cli: Cli) -> None:
+    answers.full = False
+    assert "the store is away" in fail(cli, 3, "install", "--stick", str(tmp_path / "site.img"), "--yes")
+    hosts = site / "inventory/hosts.yml"
+    hosts.write_text(hosts.read_text().replace("storage:", "other:"))
+    assert "has no storage host" in fail(cli, 2, "install", "--stick", str(tmp_path / "site.img"), "--yes")
 
 
 def test_a_stick_that_was_cut_off_on_its_way(
@@ -233,7 +315,7 @@ def test_a_stick_that_was_cut_off_on_its_way(
     assert "could not be copied from storage1" in fail(
         cli, 1, "install", "--stick", str(tmp_path / "site.img"), "--yes"
     )
-    assert not list(tmp_path.glob("site.img*"))
+    assert not list(tmp_path.glob("*site.img*"))
     assert pinned(site, "gpuadmin-stick") == set()
 
 

@@ -16,12 +16,12 @@ from gpuadmin.actions.shared.queue import mark_of
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.common.waiting import FULL
 from gpuadmin.errors import ConfigError
-from gpuadmin.power import Target, decide, moment
+from gpuadmin.power import Target, choose_idle, decide, moment
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Cli
 from tests.support.sites import make_site
 
-FREE: dict[str, Any] = {"people": [], "clients": [], "jobs": [], "unknown": {}}
+FREE: dict[str, Any] = {"people": [], "clients": [], "jobs": [], "unknown": {}, "claims": []}
 GPU1, GPU2 = (Target(f"gpu{number}", f"10.0.0.{number}", people=True, serves=False) for number in (1, 2))
 NAS = Target("nas", "10.0.0.9", people=False, serves=True)
 MON = Target("mon", "10.0.0.8", people=False, serves=False)
@@ -250,6 +250,18 @@ def test_who_is_left_out(cluster: Cluster, cli: Cli) -> None:
     assert code == 0
     assert cluster.order == [("node2", "switch")]
     assert "node1 is left out: in use by minji" in out
+
+
+def test_only_nodes_go_because_nobody_is_on_them() -> None:
+    """Not the monitor host, nor one that serves besides, nor storage, however many are asked for."""
+    serving = Target("gpu0", "10.0.0.7", people=True, serves=True)
+    targets = (*ALL, serving)
+    decision = decide("shutdown", targets, {one.name: FREE for one in targets}, waits=False)
+    assert {"mon", "gpu0", "nas"} <= {*decision.hosts}
+    found = choose_idle(decision, targets, 9, {"gpu1": "2026-11-29T01:02:03+00:00"})
+    assert [(step.hosts, step.step) for step in found.steps] == [(("gpu1", "gpu2"), "switch")]
+    (step,) = choose_idle(decision, targets, 1, {"gpu1": "2026-11-29T01:02:03+00:00"}).steps
+    assert step.hosts == ("gpu2",)
 
 
 def test_idle_nodes_go_in_turn(cluster: Cluster, cli: Cli) -> None:

@@ -84,6 +84,23 @@ def test_status(cluster: Cluster, cli: Cli) -> None:
     assert [one["password"] for one in asked.variables["gpuadmin_bmcs"]] == ["secret"] * 3
 
 
+@pytest.mark.holds("nothing is switched by a bmc that is not whole")
+def test_a_bmc_that_is_not_whole_ends_no_status_of_others(cluster: Cluster, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "site/inventory/own.yml").write_text("gpu: {hosts: {node1: {bmc: {kind: ipmi}}}}\n")
+    code, out, err = cli("power", "status")
+    assert code == 3, err
+    assert "node1: its bmc has no address" in out
+    assert [one["name"] for one in cluster.asked[-1].variables["gpuadmin_bmcs"]] == ["node2", "storage1"]
+    code, out, _err = cli("power", "status", "--json")
+    assert {name: bool(one["problem"]) for name, one in json.loads(out)["result"]["hosts"].items()} == {
+        "node1": True, "node2": False, "storage1": False,
+    }  # fmt: skip
+    assert "node1: its bmc has no address" in cli("power", "status", "node1")[2]
+    code, _out, err = cli("power", "off", "all", "--yes")
+    assert (code, cluster.did) == (2, [])
+    assert "node1: its bmc has no address" in err
+
+
 @pytest.mark.holds("a host whose sshd has another port on the cluster's network is not taken for a hung one")
 @pytest.mark.parametrize(
     ("variables", "ports"),
@@ -275,7 +292,7 @@ def test_the_plan_says_what_is_lost(cluster: Cluster, cli: Cli, tmp_path: Path, 
         ("off mon1", "", "no bmc in the inventory: mon1"),
         ("off mon1", "{kind: wol}", "mon1: its bmc has no mac (or gpuadmin audit --record while it is on)"),
         ("off mon1", "{kind: ipmi}", "mon1: its bmc has no address"),
-        ("on", "", "which hosts?"),
+        ("off", "", "which hosts? gpuadmin power off HOST"),
     ],
 )
 def test_a_mistake(cluster: Cluster, cli: Cli, tmp_path: Path, line: str, bmc: str, words: str) -> None:

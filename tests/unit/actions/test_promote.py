@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ class Site:
         self.serves: set[str] = set()
         self.up = {"nas2", "gpu1"}
         self.bad: set[str] = set()
+        self.meanwhile: Callable[[], object] = lambda: None  # what somebody does while homes are made
         self.switched: set[str] = set()  # who mounts nothing from the old one any more
 
     @property
@@ -61,6 +63,8 @@ class Site:
             return AWAY
         if tasks in self.bad:
             return HostResult("failed", message="no room")
+        if tasks == "promote":
+            self.meanwhile()
         if tasks != "look":
             self.switched |= {name} if tasks == "provision" else set()
             return HostResult("changed", ["x"])
@@ -110,6 +114,31 @@ def test_it_is_shown_and_done_in_order(there: Site, cli: Cli) -> None:
     assert "스토리지 서버에 장애" in former["message"]
     assert there.hosts == PROMOTED
     assert (there.directory / "inventory/hosts.yml").read_text().startswith("# of our site\n")
+
+
+@pytest.mark.holds("what was written there meanwhile stays")
+def test_what_an_admin_writes_into_the_inventory_meanwhile_stays(there: Site, cli: Cli) -> None:
+    file = there.directory / "inventory/hosts.yml"
+    there.meanwhile = lambda: file.write_text(HOSTS.replace("gpu2: {}", "gpu2: {}, gpu3: {}"))
+    assert cli("promote", "nas2", "--yes")[0] == 4
+    assert there.hosts == PROMOTED
+    assert "gpu3: {}" in file.read_text()
+
+
+@pytest.mark.holds("a host that serves by itself, and was not promoted, changes no places of copies")
+def test_the_storage_host_itself_is_the_wrong_name(there: Site, cli: Cli) -> None:
+    there.up |= {"nas1", "gpu2"}
+    there.switched = {"gpu1", "gpu2"}  # nobody has homes from nas2
+    code, _out, err = cli("promote", "nas1", "--yes")
+    assert (code, there.done, (there.directory / "inventory/hosts.yml").read_text()) == (2, [], HOSTS)
+    assert "nas1 serves the homes already" in err
+    assert "the host to promote is nas2" in err
+
+
+def test_it_is_about_all_hosts(there: Site, cli: Cli) -> None:
+    code, _out, err = cli("promote", "nas2", "--yes", "--limit", "gpu1")
+    assert (code, there.asked) == (2, [])
+    assert "--limit" in err
 
 
 def test_nothing_is_done_while_the_old_one_serves(there: Site, cli: Cli) -> None:

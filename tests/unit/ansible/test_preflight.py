@@ -196,7 +196,7 @@ def test_what_looks_fails_is_in_the_way(go: Go, tmp_path: Path) -> None:
 def test_facts_of_a_host_are_asked_for_once_and_no_role_is_looked_at_without(go: Go, tmp_path: Path) -> None:
     facts = "- name: Look\n  gpuadmin.node.host_facts:\n    paths: {paths}\n"
     go.content("first/tasks/facts.yml", facts.format(paths="[/]"))
-    known = "obstacles: [{that: 'ansible_facts.gpuadmin.family is undefined', say: this is known}]"
+    known = "obstacles: [{that: 'ansible_facts.gpuadmin.name is undefined', say: this is known}]"
     assert go("look: [facts.yml]", known).hosts["node1"].obstacles == ["this is known"]
     go.content("first/tasks/facts.yml", facts.format(paths="7"))
     (alone,) = go("look: [facts.yml]", "obstacles: [{that: false, say: nobody asks}]").hosts["node1"].obstacles

@@ -117,6 +117,7 @@ GOOD: dict[str, Any] = {
     },
     "adoption": ANSWER,
     "restored": {"target": "/srv/x", "files": 1},
+    "restored_homes": {"minji": "", "jiho": "there is a home that somebody has used"},
     "deleted": {"minji": {"kept": 1, "words": ["a"], "bytes": 9, "deleted": 3}},
     "cleared": {"x/minji": {"attic": "/y", "problem": None}},
     "facts": {
@@ -134,7 +135,7 @@ GOOD: dict[str, Any] = {
         "refused": {"b": "why"}, "prunable": {"images": ["a"], "roots": []}, "rollback": None, "problem": None,
     },
     "switch": {"seconds": {"fetch": 3.5}, "booted": True},
-    "power": {"people": ["minji"], "clients": ["10.0.0.1"], "jobs": [], "unknown": {}},
+    "power": {"people": ["minji"], "clients": ["10.0.0.1"], "jobs": [], "unknown": {}, "claims": ["jiho (a grant)"]},
     "former_homes": {"answers": False, "mounts": ["/home"], "held": {"minji": ["vim (4711)"]}},
     "bmcs": {"gpu1": {"state": "on", "answers": False, "problem": "curl: (7) Failed to connect"}},
     "grants": {"access": "granted", "gpus": ["GPU-1"], "grants": [
@@ -644,6 +645,8 @@ ENDS: list[tuple[str, tuple[Any, ...], Any, Any]] = [
     ("privileges", ("sshd",), {str(one): [] for one in range(100)}, {str(one): [] for one in range(101)}),
     ("privileges", ("keys",), {str(one): [] for one in range(10)}, {str(one): [] for one in range(11)}),
     ("privileges", ("unknown",), {str(one): "" for one in range(100)}, {str(one): "" for one in range(101)}),
+    ("former_homes", ("held", "minji"), ["x"] * 20, ["x"] * 21),
+    ("former_homes", ("mounts",), ["x"] * 1000, ["x"] * 1001),
 ]
 
 

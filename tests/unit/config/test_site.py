@@ -233,6 +233,16 @@ CHECKS = {
         {"gpuadmin.yml": "name: x\ntimers: {verbs: [idle]}\nmail: {host: h, user: u, sender: a@example.org}\n"},
         "error", "gpuadmin.yml: timers", "no environment",
     ),
+    "a timer that switches off, and nobody said when": (
+        {"gpuadmin.yml": "name: x\ntimers: {verbs: [shutdown]}\n"}, "error", "gpuadmin.yml: timers", "alone",
+    ),
+    "a time to switch off at, and no timer": (
+        {"gpuadmin.yml": "name: x\ntimers: {verbs: [drift], shutdown: {when: Fri 20:00, nodes: 2}}\n"},
+        "error", "gpuadmin.yml: timers", "alone",
+    ),
+    "nodes for a queue, and no queue": (
+        {"gpuadmin.yml": "name: x\ntimers: {verbs: [power]}\n"}, "error", "gpuadmin.yml: timers", "there is no queue",
+    ),
     "notebooks without a queue": (
         {"gpuadmin.yml": "name: x\nnotebooks: {}\n"}, "error", "gpuadmin.yml: notebooks", "there are no notebooks",
     ),

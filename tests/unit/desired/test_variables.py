@@ -1,18 +1,22 @@
 """What each host is meant to be: tables of site, inventory and request, and the variables that follow."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from jinja2.nativetypes import NativeEnvironment
 from pydantic import ValidationError
 
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
 from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.gpus import find_power_cap
 from gpuadmin.desired.hosts import variables
-from gpuadmin.desired.images import find_power_cap
 from gpuadmin.desired.nodes import find_askers, find_bmc
 
+ROOT = Path(__file__).resolve().parents[3]
 HOSTS = (
     Host(
         "gpu1",
@@ -52,6 +56,20 @@ def test_a_host_that_was_promoted_has_the_copies_as_its_backups() -> None:
     assert (remotes[0]["host"], remotes[1]) == ("nas1", None)
 
 
+@pytest.mark.parametrize(
+    ("serves", "former", "fine"),
+    [(False, {}, True), (True, {}, False), (True, {"server": "10.0.0.1"}, True), (False, {"server": "10.0.0.1"}, True)],
+)
+def test_an_old_inventory_takes_homes_from_no_host(serves: bool, former: dict[str, str], fine: bool) -> None:
+    """Another admin's copy of the site, from before a `gpuadmin promote`: the old host would begin to serve again."""
+    entries = yaml.safe_load((ROOT / "roles/backups/meta/preflight.yml").read_text())["obstacles"]
+    (entry,) = [one for one in entries if "serves_promoted" in str(one["that"])]
+    assert entry["when"] == "'storage' not in group_names"
+    given = of("bak1", {"former": former})
+    holds = NativeEnvironment().compile_expression(entry["that"])
+    assert holds(ansible_facts={"gpuadmin": {"serves_promoted": serves}}, **given) is fine
+
+
 #: Host, variable, what it is on a new site, where nobody asks for anything.
 NEW: list[tuple[str, str, Any]] = [
     ("gpu1", "accounts_login", True),
@@ -65,6 +83,7 @@ NEW: list[tuple[str, str, Any]] = [
     ("gpu1", "accounts_subid_size", 65536),
     ("nas1", "backups_directory", "/srv/storage/backups"),
     ("bak1", "backups_directory", "/srv/backups"),
+    ("bak1", "backups_moves", False),
     ("nas1", "backups_home_seconds", 21600),
     ("gpu2", "homes_client_server", "192.168.0.9"),
     ("nas1", "homes_server_clients", ["10.0.0.1", "192.168.0.2"]),

@@ -118,15 +118,17 @@ def test_it_says_what_there_is_what_runs_where_and_what_is_left_out() -> None:
     said = "\n".join(able("loop devices", "/dev/kvm", space=5 * GIB).lines("demo"))
     assert "This machine has root, user namespaces, mounts, btrfs mounts, cgroup v2, 1024.0 GiB of free memory" in said
     assert "It does not have loop devices (no loop devices here); /dev/kvm (no /dev/kvm here)." in said
-    assert "Light hosts: no, no loop devices here." in said
-    assert "Virtual machines: yes, emulated and slow." in said
+    assert "Light hosts (root and 1.5 GiB of memory): no, no loop devices here." in said
+    assert "Virtual machines (KVM, to be fast, and 3.5 GiB): yes, emulated and slow." in said
     assert "It takes up to 8 GiB of disk, and 5.0 GiB are free." in said
     assert "no sudo that lets you become root" in "\n".join(able("root").lines("fast"))
     assert "Root: by sudo." in replace(able("root"), sudo="by sudo").lines("fast")
-    assert "Virtual machines: no, three hosts need 3.5 GiB" in "\n".join(able(memory=GIB).lines("test"))
+    assert "3.5 GiB): no, three hosts need 3.5 GiB" in "\n".join(able(memory=GIB).lines("test"))
     sizes = "1024.0 GiB of free memory, 1024.0 GiB of free disk"
     assert list(able().lines("demo")) == [
-        f"This machine has {', '.join(probe.ATTEMPTS)}, {sizes}.", "Light hosts: yes.", "Virtual machines: yes."
+        f"This machine has {', '.join(probe.ATTEMPTS)}, {sizes}.",
+        "Light hosts (root and 1.5 GiB of memory): yes.", "Virtual machines (KVM, to be fast, and 3.5 GiB): yes.",
+        "It takes up to 8 GiB of disk.",
     ]  # fmt: skip
 
 

@@ -43,6 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     lines += [
         line("probe_success", {"instance": "gpu3", "job": "ping"}, 0, now),
         line("up", {"instance": "gpu3", "job": "node"}, 0, now),
+        line("place:power_watts", {"place": "room 301"}, 11234, now),
         line("up", {"instance": "gpu9", "job": "node"}, 1, now),  # no host of this site any more
     ]
     lines += [*used("gpu1", 0, "minji", now, active=False), *used("gpu2", 1, "junho", now, active=True)]
@@ -85,6 +86,14 @@ def test_the_screen(server: Path) -> None:
     assert "gpu4: nothing is measured of it" in shown
     assert "\x1b" not in shown
     assert "gpu9" not in shown
+
+
+def test_what_a_room_draws(server: Path) -> None:
+    shown = run(server, "top", "--once")
+    assert "test · room 301: 11.2 of 12 kW · room 302: ? of 6.5 kW · 2 of 4 nodes up" in " ".join(shown.split()), shown
+    assert json.loads(run(server, "top", "--json"))["result"]["power"] == {
+        "room 301": {"watts": 11234, "budget": 12000}, "room 302": {"watts": None, "budget": 6500},
+    }  # fmt: skip
 
 
 def test_one_person_and_some_hosts_alone(server: Path) -> None:

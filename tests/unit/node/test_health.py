@@ -46,7 +46,7 @@ class Node:
         self.places = Places(str(self.state), str(place / "run"), str(self.state / "gate"), root=str(place))
         (place / "node").write_text("gpu1|idle|none\n")
         slurm(
-            place, monkeypatch, sinfo=f'case "$*" in *--nodes=gpu1*) cat {place}/node;; *) exit 9;; esac',
+            place, monkeypatch, sinfo=f'case "$*" in *--nodes=gpu1*) cat {place}/node;; *) cat {place}/nodes;; esac',
             scontrol=f'echo "$*" >>{place}/called',
         )  # fmt: skip
         monkeypatch.setattr(health, "disk", self._disk)
@@ -194,6 +194,45 @@ def test_a_site_s_own_checks(
     found = [one.partition("Reason=")[2] for one in node.asked("idle", "none")]
     assert [one[: len(told)] for one in found] == ([told] if told else [])
     assert all(len(one) <= 200 for one in found)
+
+
+FAN = "drained|gpuadmin sick: 10-fan: it stands still"
+
+
+@pytest.mark.parametrize(
+    ("others", "gpus", "told"),
+    [
+        ([], TWO, f"{SICK} 10-fan: loud"),
+        ([FAN], TWO, ""),
+        ([FAN, "idle|none"], TWO, f"{SICK} 10-fan: loud"),
+        ([FAN, FAN, "idle|none"], TWO, ""),
+        # what is closed for another reason was not closed by this check
+        (["drained|gpuadmin sick: 10-fans: x"], TWO, f"{SICK} 10-fan: loud"),
+        (["drained|fan is loud"], TWO, f"{SICK} 10-fan: loud"),
+        # nor is a node left open that is sick by itself
+        ([FAN], (gpu(0, problem="GPU_IS_LOST", address=None), TWO[1]), f"{SICK} GPU 0"),
+        # a queue that does not say
+        (None, TWO, f"{SICK} 10-fan: loud"),
+    ],
+)
+@pytest.mark.holds("a check of the site's own does not close a whole queue")
+def test_a_check_of_the_site_s_own_closes_half_of_the_queue_at_most(
+    node: Node, others: list[str] | None, gpus: tuple[dict[str, object], ...], told: str
+) -> None:
+    node.check("10-fan", "echo loud; exit 1")
+    node.gpus = seen(*gpus, devices=[])
+    if others is not None:
+        rows = [f"gpu{number}|{one}" for number, one in enumerate(others, 2)]
+        (node.place / "nodes").write_text("\n".join(["gpu1|idle|none", *rows, *rows]))  # once for each partition
+    found = [one.partition("Reason=")[2] for one in node.asked("idle", "none")]
+    assert [one[: len(told)] for one in found] == ([told] if told else [])
+
+
+def test_what_passes_closes_a_node_beside_a_check_that_does_not(node: Node) -> None:
+    node.check("10-fan", "echo loud; exit 1")
+    (node.place / "nodes").write_text(f"gpu1|idle|none\ngpu2|{FAN}\n")
+    node.free["/local"] = 0
+    assert node.asked("idle", "none") == [f"{DRAIN} /local"]
 
 
 @pytest.mark.holds("a check that is late leaves nothing behind")

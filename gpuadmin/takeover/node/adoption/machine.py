@@ -22,7 +22,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import ss
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import sudo as sudo_rules
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Place
 from ansible_collections.gpuadmin.node.plugins.module_utils.sshd_settings import MAIN, reads_directory
-from ansible_collections.gpuadmin.node.plugins.module_utils.system import family, os_release, units
+from ansible_collections.gpuadmin.node.plugins.module_utils.system import is_debian, os_release, units
 
 from gpuadmin.common.records.adoption import (
     Docker,
@@ -59,7 +59,8 @@ def system(place: Place) -> System:
     words = (("PRETTY_NAME", "an unknown system"), ("ID", "unknown"), ("VERSION_CODENAME", ""))
     name, ident, codename = (bounds.name(release.get(key, other)) for key, other in words)
     return System(
-        name, ident, codename, family(release), bounds.name(kernel.nodename), bounds.name(kernel.release),
+        name, ident, codename, "debian" if is_debian(release) else None, bounds.name(kernel.nodename),
+        bounds.name(kernel.release),
         platform.python_version(), os.path.isdir("/run/systemd/system"), os.geteuid() == 0,
     )  # fmt: skip
 
@@ -152,9 +153,8 @@ def services(place: Place) -> Services:
 
 def repositories(place: Place) -> list[str]:
     """Which of the repositories that matter here a host installs from."""
-    paths = [place.path("/etc/apt/sources.list")]
-    for pattern in ("/etc/apt/sources.list.d/*", "/etc/yum.repos.d/*.repo"):
-        paths += sorted(glob.glob(place.path(pattern)))[: bounds.MOST_OF_ONE]
+    more = sorted(glob.glob(place.path("/etc/apt/sources.list.d/*")))
+    paths = [place.path("/etc/apt/sources.list"), *more[: bounds.MOST_OF_ONE]]
     found = set()
     for path in paths:
         try:

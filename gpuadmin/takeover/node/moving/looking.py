@@ -17,6 +17,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.each import Failed, 
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import quoted
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import sync_filesystem
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import creating
 from ansible_collections.gpuadmin.node.plugins.module_utils.safe_walk import Entry, same_tree, walk
 from ansible_collections.gpuadmin.node.plugins.module_utils.textdb import number
 
@@ -147,7 +148,7 @@ def _look_at(homes: int, name: str, uid: int, skeleton: str) -> Place:
         return Place("none", [])
     with places.home(homes, name, uid) as top:
         before = _list_before(top)
-        if placing.untouched(top, skeleton, uid):
+        if creating.untouched(top, skeleton, uid):
             return Place("untouched", before)
         if os.fstat(top).st_dev != os.fstat(homes).st_dev:  # guard: nobody is kept out for a move that cannot end
             raise NodeError(

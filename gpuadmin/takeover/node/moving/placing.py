@@ -7,63 +7,19 @@ from what is on the disk: which directory has which name. Done again it goes on.
 from __future__ import annotations
 
 import errno
-import filecmp
 import os
-import stat
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import open_directory
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import sync_filesystem
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes.creating import untouched
 from ansible_collections.gpuadmin.node.plugins.module_utils.purge import gone
 from ansible_collections.gpuadmin.node.plugins.module_utils.renaming import exchange, rename_new
-from ansible_collections.gpuadmin.node.plugins.module_utils.safe_walk import Entry, same_tree, walk
 
 from . import place, record
 from .record import PLACED, Part
-
-
-def untouched(home: int, skeleton: str, uid: int) -> bool:
-    """Whether an open home has nothing but what a new one begins with: the files of the skeleton as they are there."""
-    others: list[bytes] = []
-
-    def enter(entry: Entry, parent: os.stat_result) -> bool:
-        inside = same_tree(entry, parent)
-        others.extend([] if inside else [entry.path])
-        return inside
-
-    for entry in walk(home, enter):
-        if entry.facts.st_uid != uid:
-            return False
-        model = os.path.join(os.fsencode(skeleton), entry.path)
-        try:
-            facts = os.lstat(model)
-        except OSError:
-            return False
-        # guard: something else under a name of the skeleton is somebody's
-        if stat.S_IFMT(facts.st_mode) != stat.S_IFMT(entry.facts.st_mode):
-            return False
-        if stat.S_ISLNK(facts.st_mode):
-            # guard: a link that leads elsewhere than the skeleton's is somebody's
-            if os.readlink(model) != os.readlink(entry.name, dir_fd=entry.at):
-                return False
-        elif stat.S_ISREG(facts.st_mode):
-            if not _same(entry.at, entry.name, model):
-                return False
-        elif not stat.S_ISDIR(facts.st_mode):
-            return False
-    return not others  # guard: what was not looked into, as a subvolume, is somebody's -> True
-
-
-def _same(at: int, name: bytes, model: bytes) -> bool:
-    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
-    try:
-        # guard: what was compared before is compared again: a changed file may have its old size and time
-        filecmp.clear_cache()
-        return filecmp.cmp(f"/proc/self/fd/{handle}", os.fsdecode(model), shallow=False)
-    finally:
-        os.close(handle)
 
 
 def placed(homes: int, one: Part, main: Part | None) -> bool:

@@ -12,8 +12,8 @@ from gpuadmin.accounts.importing import read_keys
 from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.takeover.adoption import page as pages
 from gpuadmin.takeover.adoption.conflict import Conflict
-from gpuadmin.takeover.adoption.of_root import overlaps
 from gpuadmin.takeover.adoption.proposal import Proposal, propose
+from gpuadmin.takeover.adoption.root_conflicts import find_overlaps
 from gpuadmin.takeover.adoption.seen import Host
 from tests.support.adoptable import ANSWER, ROOT, account, homes, host, keys, storage
 from tests.support.sites import public_key
@@ -311,7 +311,7 @@ def test_all_hosts_agree_is_said_first() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 200), st.integers(1, 50)), max_size=8))
 def test_ranges_that_overlap_are_found_and_no_others(many: list[tuple[str, int, int]]) -> None:
     ranges = sorted(many, key=lambda one: one[1])
-    found = list(overlaps(ranges))
+    found = list(find_overlaps(ranges))
     for left, right in found:
         assert left[0] != right[0]
         assert max(left[1], right[1]) < min(left[1] + left[2], right[1] + right[2])

@@ -169,6 +169,23 @@ def test_what_cannot_be_is_refused(make: Any, other: Keeper, tmp_path: Path) -> 
             make(homes=homes)
 
 
+@pytest.mark.holds("homes are not made where they could not get their name")
+def test_a_place_that_is_a_mount_of_its_own(make: Any, other: Keeper, tmp_path: Path) -> None:
+    """Nothing is mounted or made there, and a check says so."""
+    root = tmp_path / "own"
+    root.mkdir()
+    with pytest.raises(NodeError, match="is a mount of its own"):
+        make(root, mountpoint=str(root))
+    subprocess.run(["mount", "-t", "tmpfs", "none", root], check=True)
+    try:
+        with pytest.raises(NodeError, match="is a mount of its own"):
+            make(root)
+    finally:
+        subprocess.run(["umount", root], check=True)
+    assert not (other.directory / promoting.PLACE).exists()
+    assert not list(tmp_path.glob("own.*"))
+
+
 def serve(other: Keeper, request: str) -> str:
     return copy_server.serve(str(other.directory), request)
 

@@ -1,6 +1,8 @@
 """Restoring and copying, on a real btrfs: what comes back is what was there, and nothing that is there is lost."""
 
+import json
 import os
+import shutil
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -674,3 +676,92 @@ def test_what_root_restores_in_is_root_s_own(storage: Storage) -> None:
     storage.directory.chmod(0o755)
     with pytest.raises(NodeError, match="root alone can enter"):
         storage.backup(SECOND)
+
+
+def all_of(storage: Storage, **more: Any) -> dict[str, Any]:
+    """A request to bring minji's and jiho's homes back to where they were."""
+    skeleton = storage.point / "skel"
+    skeleton.mkdir(exist_ok=True)
+    (skeleton / ".profile").write_text("new\n")
+    where = {"root": str(storage.root), "directory": str(storage.directory), "mountpoint": str(storage.point)}
+    homes, uids = dict.fromkeys(("minji", "jiho"), FIRST), {"minji": 20001, "jiho": 20002}
+    given = {"homes": homes, "uids": uids, "subids": [2147483648, 65536, 20000], "skeleton": str(skeleton)}
+    return {**where, **given, **more}
+
+
+def restored(answer: dict[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = json.loads(answer["each"]["restored_homes"])
+    return found
+
+
+@pytest.mark.holds("a home that somebody has used is not replaced", "check mode restores no home")
+def test_all_homes_that_are_not_there(storage: Storage) -> None:
+    """One is gone, one is as a new one begins; what somebody has used stays, and the same again does nothing."""
+    minji, jiho = storage.home(*MINJI), storage.home(*JIHO, {"data": b"x"})
+    sora = storage.home("sora", 20003, {"old": b"o"})
+    storage.backup()
+    for home in (minji, jiho, sora):
+        shutil.rmtree(home)
+    storage.home(*JIHO, {".profile": b"new\n"})
+    storage.home("sora", 20003, {".profile": b"new\n", "new": b"n"})
+    order = all_of(storage)
+    order["homes"]["sora"], order["uids"]["sora"] = FIRST, 20003
+    order["homes"]["nobody"] = FIRST
+    seen = ask("restore_homes", order, check=True)
+    used = "there is a home that somebody has used"
+    lacking = f"no complete backup {FIRST} with a home of nobody in {storage.directory}"
+    assert restored(seen) == {"minji": "", "jiho": "", "sora": used, "nobody": lacking}
+    assert "failed" not in seen, "a look names them"
+    assert not minji.exists()
+    done = ask("restore_homes", order)
+    assert restored(done) == restored(seen)
+    assert (
+        done["operations"]
+        == seen["operations"]
+        == [f"restore {name}'s home from {FIRST}" for name in ("minji", "jiho")]
+    )
+    assert done["msg"] == f"sora: {used}; nobody: {lacking}"
+    assert (minji / "thesis").read_bytes() == b"precious\n"
+    assert (jiho / "data").read_bytes() == b"x"
+    assert (storage.root / "jiho.before-20261221T010203Z/.profile").read_bytes() == b"new\n", "nothing is deleted"
+    assert sorted(one.name for one in sora.iterdir()) == [".profile", "new"]
+    (minji / "thesis").write_bytes(b"newer")
+    again = restored(ask("restore_homes", order))
+    assert (again["minji"], again["jiho"]) == (used, "it was restored from this backup already")
+    assert (minji / "thesis").read_bytes() == b"newer"
+
+
+def test_a_backup_that_is_as_a_new_home_is_restored_once(storage: Storage) -> None:
+    """Whoever never logged in has a home that looks unused afterwards, too."""
+    for name, uid in (MINJI, JIHO):
+        storage.home(name, uid, {".profile": b"new\n"})
+    storage.backup()
+    assert set(restored(ask("restore_homes", all_of(storage))).values()) == {""}
+    assert set(restored(ask("restore_homes", all_of(storage))).values()) == {"it was restored from this backup already"}
+
+
+def test_one_home_of_all_that_is_not_what_it_was(storage: Storage) -> None:
+    minji, jiho = storage.home(*MINJI), storage.home(*JIHO)
+    made = storage.backup()
+    for home in (minji, jiho):
+        shutil.rmtree(home)
+    flip(f"{made.path}/homes/minji")
+    done = ask("restore_homes", all_of(storage))
+    assert "thesis" in restored(done)["minji"]
+    assert restored(done)["jiho"] == ""
+    assert (minji.exists(), (jiho / "thesis").exists()) == (False, True)
+
+
+def test_a_link_in_place_of_a_home_is_not_followed(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.home(*JIHO)
+    storage.backup()
+    shutil.rmtree(storage.root / "minji")
+    (storage.root / "minji").symlink_to("jiho")
+    shutil.rmtree(storage.root / "jiho")
+    (storage.root / "jiho").mkdir()
+    found = restored(ask("restore_homes", all_of(storage)))
+    assert found["minji"]
+    assert (storage.root / "minji").is_symlink()
+    odd = all_of(storage, homes={"../x": FIRST, "minji.restored-20261221T010203Z": FIRST})
+    assert all("is not the name of a home" in why for why in restored(ask("restore_homes", odd)).values())

@@ -25,26 +25,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-LAN = """
-name "sim"
-set_working_mc 0x20
-  startlan 1
-    addr 127.0.0.1 {port}
-    priv_limit admin
-    allowed_auths_admin md5
-    guid a123456789abcdefa123456789abcdef
-  endlan
-  chassis_control "{above}/chassis"
-  user 2 true "admin" "secret" admin 10 md5
-"""
-COMMANDS = "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr\nmc_enable 0x20\n"
-CHASSIS = """#!/bin/sh
-case "$1 $2" in
-  "get power") echo "power:$(cat {above}/power)" ;;
-  "set power") echo "$3" >{above}/power ;;
-  *) exit 1 ;;
-esac
-"""
+from tests.support.simulated_bmc import free_port, simulated
 
 
 @pytest.fixture(autouse=True)
@@ -52,12 +33,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The simulator does not say which ciphers it has, and ipmitool waits ten seconds for that."""
     monkeypatch.setattr(controls, "PATIENCE", ("-C", "3"))
     monkeypatch.setattr(operations, "PAUSE", 0.1)
-
-
-def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
-    with socket.socket(socket.AF_INET, kind) as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def ended(process: subprocess.Popen[bytes]) -> None:
@@ -90,14 +65,8 @@ def machine() -> Iterator[tuple[int, Callable[[], None]]]:
 
 @pytest.fixture
 def simulator(tmp_path: Path) -> Iterator[Bmc]:
-    port = free_port(socket.SOCK_DGRAM)
-    for name, text in (("lan.conf", LAN), ("commands", COMMANDS), ("chassis", CHASSIS), ("power", "0")):
-        (tmp_path / name).write_text(text.replace("{above}", str(tmp_path)).replace("{port}", str(port)))
-    (tmp_path / "chassis").chmod(0o755)
-    command = ["ipmi_sim", "-n", "-c", "lan.conf", "-f", "commands", "-s", str(tmp_path)]
-    process = subprocess.Popen(command, cwd=tmp_path)
-    yield Bmc("gpu1", "ipmi", "127.0.0.1", free_port(), f"127.0.0.1:{port}", "admin", "secret")
-    ended(process)
+    with simulated(tmp_path) as address:
+        yield Bmc("gpu1", "ipmi", "127.0.0.1", free_port(), address, "admin", "secret")
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -18,11 +19,13 @@ TABLE = """22 1 0:20 / / rw - ext4 /dev/vda1 rw
 33 22 0:54 / /data rw - nfs4 10.0.0.1:/export/data rw
 34 22 0:55 / /other rw - nfs4 10.0.0.10:/srv/storage/homes rw
 35 22 0:56 / /six rw - nfs4 [fd00::1]:/srv/storage/homes rw
+36 22 0:57 / /tmp/minji/x rw - fuse.nfs4 10.0.0.1:/srv/storage/homes rw,user_id=20000,group_id=0
+37 22 0:58 / /light rw - fuse.mergerfs 10.0.0.1:/srv/storage/homes rw,user_id=0,group_id=0
 """
 
 
 @pytest.mark.parametrize(
-    ("server", "points"), [("10.0.0.1", ["/shared/sets", "/home"]), ("fd00::1", ["/six"]), ("10.0.0.2", [])]
+    ("server", "points"), [("10.0.0.1", ["/shared/sets", "/light", "/home"]), ("fd00::1", ["/six"]), ("10.0.0.2", [])]
 )
 def test_what_is_mounted_from_there(server: str, points: list[str]) -> None:
     assert former.find_mounts(server, "/srv/storage", TABLE) == points
@@ -38,6 +41,23 @@ def test_who_has_files_there(tmp_path: Path) -> None:
         finally:
             child.kill()
     assert former.find_holders([]) == {}
+
+
+def test_whoever_has_them_in_a_container_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a subordinate uid there: its cgroup tells whose it is. One that has ended meanwhile is nobody's."""
+    monkeypatch.setattr(former, "name_of", {20000: "minji"}.get)
+    for pid, cgroup in (("7", "0::/user.slice/user-20000.slice/user@20000.service/c\n"), ("8", "")):
+        process = tmp_path / "proc" / pid
+        (process / "fd").mkdir(parents=True)
+        (process / "task/7").mkdir(parents=True)
+        (process / "comm").write_text("python3\n")
+        (process / "cwd").symlink_to("/home/minji")
+        (process / "fd/3").symlink_to("/dev/null")
+        if cgroup:
+            (process / "cgroup").write_text(cgroup)
+    assert former.find_holders(["/home"], str(tmp_path / "proc")) == {"minji": ["python3 (7)"]}
+    monkeypatch.setattr(former, "name_of", {}.get)
+    assert [*former.find_holders(["/home"], str(tmp_path / "proc"))] == ["uid 20000"]
 
 
 @pytest.mark.root
@@ -62,5 +82,16 @@ def test_they_are_let_go_where_nobody_serves(tmp_path: Path, monkeypatch: pytest
         subprocess.run(["umount", "-q", "-l", tmp_path], check=False)
 
 
-def test_whether_somebody_listens() -> None:
-    assert former.answers("127.255.255.254") in (True, False)
+@pytest.mark.root
+def test_what_is_not_let_go_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(former, "read_mountinfo", lambda: TABLE.replace("/six", "/nowhere/at-all"))
+    monkeypatch.setattr(former, "answers", lambda server: False)
+    with pytest.raises(NodeError, match="/nowhere/at-all is not unmounted: No such file"):
+        former.let_go("fd00::1", "/srv/storage")
+
+
+def test_whether_somebody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setattr(former, "PORT", server.getsockname()[1])
+        assert former.answers("127.0.0.1")
+    assert not former.answers("127.0.0.1")

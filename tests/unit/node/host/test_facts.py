@@ -31,6 +31,15 @@ def test_look_at_does_not_look_into_mounts() -> None:
     }
 
 
+def test_a_host_that_serves_what_it_had_copies_of(tmp_path: Path) -> None:
+    state, exports = tmp_path / "promoted.json", tmp_path / "exports"
+    found = []
+    for path in (state, exports):
+        found.append(facts.serves_promoted(str(tmp_path), str(exports)))
+        path.touch()
+    assert [*found, facts.serves_promoted(str(tmp_path), str(exports))] == [False, False, True]
+
+
 def test_look_at_what_is_not_there_yet() -> None:
     seen = look_at("/local/.docker", parse_mountinfo(MOUNTS))
     assert (seen["mounts"], seen["fstype"], seen["entries"]) == ([], "btrfs", [])

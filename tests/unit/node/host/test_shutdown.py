@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants
 from ansible_collections.gpuadmin.node.plugins.module_utils.host import shutdown
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 
@@ -201,6 +202,14 @@ def test_the_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(occupants, "gpu_users", lambda *_: ["minji"])
     found = ask("shutdown_facts", {**arguments, "require": True})
     assert found["msg"] == "in use by minji; it was left as it is", "who holds a GPU and has no session is there, too"
+    monkeypatch.setattr(occupants, "container_users", lambda *_: ["jiho"])
+    grant = grants.Grant("a", "minji", 20000, ("GPU-1",), 0, 2**40, "root@nas", "a deadline", "admin")
+    monkeypatch.setattr(grants, "read", lambda: ([grant], []))
+    monkeypatch.setattr(shutdown, "name_of", lambda uid: "minji")
+    assert ask("shutdown_facts", arguments)["report"]["power"]["claims"] == ["jiho (a container)", "minji (a grant)"]
+    monkeypatch.setattr(grants, "read", lambda: ([], ["x opens nothing"]))
+    report = ask("shutdown_facts", arguments)["report"]["power"]
+    assert (report["claims"], report["unknown"]) == (None, {"claims": "x opens nothing"})
     monkeypatch.setattr(shutdown, "clients", lambda nfsd: ["10.0.0.3"])
     storage = {**arguments, "node": False, "require": True, "serves": True, "force": True}
     found = ask("shutdown_facts", storage)

@@ -68,7 +68,7 @@ def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
     ran: list[Sequence[str]] = []
     monkeypatch.setattr(upgrades.packages, "APT", options)
     monkeypatch.setattr(upgrades.packages, "in_unit", lambda command, *_: ran.append(command) or Done(0, ""))
-    monkeypatch.setattr(upgrades, "installed_packages", lambda _: sorted(INSTALLED))
+    monkeypatch.setattr(upgrades, "installed_packages", lambda: sorted(INSTALLED))
     for name in ("PINS", "BEFORE", "COUNTED"):
         monkeypatch.setattr(upgrades, name, str(tmp_path / name))
     monkeypatch.setattr(upgrades, "interrupted", lambda: False)

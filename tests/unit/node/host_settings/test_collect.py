@@ -234,7 +234,6 @@ REPORTED: dict[str, tuple[object, ...]] = {
             "fstab /home": "nas:/home\nnfs4\nhard\nnosuid",
         },
     ),
-    "packages of Arch": (packages.packages, {"etc/os-release": "ID=arch\n"}, {"pacman -Q": "a 1-1\n"}, {"a": "1-1"}),
     "sshd": (
         ssh.sshd,
         {"etc/ssh/sshd_config": "Match User minji\n"},
@@ -396,8 +395,6 @@ def test_snaps_are_told_by_name_and_not_by_what_refreshes_bring(host: Host) -> N
 def test_packages_are_listed_the_largest_first(host: Host) -> None:
     debian = host({"etc/os-release": "ID=debian\n", "var/lib/dpkg/status": DPKG})
     assert list(packages.packages(debian).items()) == [("large:i386", "2.0"), ("small", "1.0-1")]
-    rpm = {"rpm --query": "9 small 1-1\n1000 large 2-1\n"}
-    assert list(packages.packages(host({"etc/os-release": "ID=rhel\n"}, rpm))) == ["large", "small"]
 
 
 def test_the_sections_are_those_that_are_compared() -> None:

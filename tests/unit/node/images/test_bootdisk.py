@@ -2,6 +2,8 @@
 
 import json
 import os
+import struct
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -119,6 +121,31 @@ def test_a_disk_that_was_cut_off_does_not_boot_and_is_made_anew(
     bootdisk.lay_out(str(disk), wanted, say_nothing)
     with mounted(disk, TOP, tmp_path / "top") as top:
         assert [path.name for path in (top / "roots").iterdir()] == ["fresh"]
+
+
+@pytest.mark.holds("no RAID or pool that was there before is found at the end of a partition")
+def test_a_disk_that_was_part_of_a_raid(wanted: Wanted, tmp_path: Path) -> None:
+    """What md wrote at the end of the old partition would be at the end of the new one, and hide its btrfs."""
+    path = tmp_path / "disk"
+    with path.open("wb") as file:
+        file.truncate(2600 * MIB + 900 * 1024)  # as disks are: no whole MiB
+    script = f"label: gpt\nstart={CORE}MiB, type=raid\n"
+    subprocess.run(["sfdisk", "--quiet", path], input=script, text=True, check=True)
+
+    def probe() -> str:
+        last = json.loads(run("sfdisk", "--json", path))["partitiontable"]["partitions"][-1]
+        return run(
+            "blkid", "-p", "-s", "TYPE", "-o", "value", "-O", last["start"] * 512, "-S", last["size"] * 512, path
+        )
+
+    (part,) = json.loads(run("sfdisk", "--json", path))["partitiontable"]["partitions"]
+    end = part["start"] * 512 + (part["size"] * 512 & ~0xFFFF) - 0x10000  # md(4): a superblock of version 0.90
+    with path.open("r+b") as file:
+        file.seek(end)
+        file.write(struct.pack("<8I", 0xA92B4EFC, 0, 90, 0, 0, 1, 0, 1))
+    assert probe() == "linux_raid_member\n"
+    bootdisk.lay_out(str(path), wanted, say_nothing)
+    assert probe() == "btrfs\n"
 
 
 def test_an_image_that_nobody_could_log_in_to(disk: Path, wanted: Wanted) -> None:

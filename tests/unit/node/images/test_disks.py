@@ -67,8 +67,9 @@ CASES: dict[str, tuple[dict[str, Any], list[str], str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_on_a_disk(case: str, tmp_path: Path) -> None:
+def test_what_is_on_a_disk(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     below, parts, busy = CASES[case]
+    monkeypatch.setattr(disks, "_holds_something", lambda device: False)
     found = look(
         tmp_path, part("sda", "disk", model="ODD ", **below), part("sr0", "rom"), part("zram0", "disk", size=0)
     )
@@ -81,6 +82,18 @@ def test_where_it_was_mounted_last(tmp_path: Path) -> None:
     one = part("sda1", path=str(device), fstype="ext4")
     (found,) = look(tmp_path, part("sda", "disk", children=[one])).values()
     assert found.parts == ["sda1: ext4, 500.0 GB, last mounted on '/srv/data'"]
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [(bytes(4096), []), (bytes(4000) + b"secret", ["sda: no file system that is known, 500.0 GB"])],
+)
+def test_what_nobody_knows_is_not_nothing(content: bytes, parts: list[str], tmp_path: Path) -> None:
+    """Such as encrypted data, or a table of partitions that is damaged."""
+    device = tmp_path / "disk"
+    device.write_bytes(content)
+    (found,) = look(tmp_path, part("sda", "disk", path=str(device))).values()
+    assert found.parts == parts
 
 
 FREE = Disk([NAME], 500 * GB, "", [], "")

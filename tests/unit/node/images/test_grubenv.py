@@ -74,13 +74,16 @@ def test_a_partition_that_stays_in_use(boot: Mount, capsys: pytest.CaptureFixtur
     assert grubenv.read(str(top))["trial"] == "one"
 
 
-def test_a_disk_that_loses_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_loses_what_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It does not read back as it was written: a node must not be rebooted on the strength of it."""
     (tmp_path / "grubenv").write_bytes(grubenv.render({"current": "base"}))
     monkeypatch.setattr(grubenv.os, "pwrite", lambda handle, data, offset: len(data))
     with pytest.raises(NodeError, match="does not read back as it was written"):
         grubenv.write(str(tmp_path), trial="one")
     assert grubenv.read(str(tmp_path)) == {"current": "base"}
+    assert capsys.readouterr().err == "", "a partition that was writable stays so"
 
 
 def test_grubenv_is_a_block_of_1024_bytes() -> None:
@@ -92,3 +95,13 @@ def test_grubenv_is_a_block_of_1024_bytes() -> None:
             grubenv.parse(bad)
     with pytest.raises(NodeError, match="do not fit"):
         grubenv.render({"current": "a" * 1100})
+    with pytest.raises(NodeError, match=r"grubenv cannot be read: .*No such file"):
+        grubenv.read("/nowhere")
+
+
+def test_what_others_wrote_there_stays() -> None:
+    """A comment of grub-editenv's is no variable; a byte that is no text, of a disk that forgets, is no traceback."""
+    lines = b"# WARNING: x=y\nodd\nkept=\xff\ncurrent=a\n"
+    found = grubenv.parse((grubenv.HEADER + lines).ljust(grubenv.SIZE, b"#"))
+    assert found == {"kept": "\udcff", "current": "a"}
+    assert b"kept=\xff\n" in grubenv.render(found)

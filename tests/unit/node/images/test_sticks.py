@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
@@ -39,6 +40,9 @@ def test_a_stick_holds_its_image_and_is_nobody(
 ) -> None:
     monkeypatch.setattr(bootdisk, "make_loader", blank_loader)
     order = StickOrder("fresh", str(image.store), admin, "console=ttyS0", "run")
+    earlier = Path(f"{image.store}-stick/stick.img")
+    earlier.parent.mkdir(mode=0o755)
+    earlier.touch()
     made = sticks.make_stick(order)["report"]["made"]
     path = Path(made["path"])
     assert made["bytes"] == path.stat().st_size
@@ -62,6 +66,24 @@ def test_a_stick_of_an_image_that_somebody_changed(image: World, admin: Admin) -
     order = StickOrder("fresh", str(image.store), replace(admin, signers='gpuadmin namespaces="x" ' + KEY), "", "run")
     with pytest.raises(NodeError, match="signature is not by one of this site's keys"):
         sticks.make_stick(order)
+
+
+@pytest.mark.holds("a stick does not fill the disk that homes are on")
+def test_a_stick_for_which_there_is_no_room(image: World, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sticks.shutil, "disk_usage", lambda path: SimpleNamespace(free=10**9))
+    with pytest.raises(NodeError, match=r"no room for a stick beside .*: 1\.\d GB are needed"):
+        sticks.make_stick(StickOrder("fresh", str(image.store), admin, "", "run"))
+    assert list(Path(f"{image.store}-stick").iterdir()) == []
+
+
+def test_the_same_again_is_the_same_job(admin: Admin) -> None:
+    """Whoever asks: what has begun is waited for, and not begun once more."""
+    stick, order = StickOrder("fresh", "/store", admin, "", "run"), InstallOrder("node9", MAC, DISK, admin, "run")
+    for one, function in ((stick, sticks.make_stick), (order, sticks.install)):
+        job, again = sticks.job(one), sticks.job(replace(one, run_id="other"))
+        assert job.function is function
+        assert job.same == again.same
+    assert sticks.job(order).same != sticks.job(replace(order, disk="other")).same
 
 
 class Machine:

@@ -245,6 +245,30 @@ def test_who_is_on_a_node(tmp_path: Path) -> None:
     assert occupants.gpu_users(uid, str(tmp_path)) == []
 
 
+def test_who_has_a_container(tmp_path: Path) -> None:
+    """Whether anybody is logged in or not; one without a cgroup of its own has a namespace of pids."""
+    mine = "0::/user.slice/user-20007.slice/user@20007.service"
+
+    def process(pid: int, cgroup: str, namespace: str = "1") -> None:
+        (tmp_path / f"{pid}/ns").mkdir(parents=True)
+        (tmp_path / f"{pid}/cgroup").write_text(f"{cgroup}\n")
+        (tmp_path / f"{pid}/ns/pid").symlink_to(f"pid:[{namespace}]")
+
+    process(1, "0::/init.scope")
+    process(40, f"{mine}/app.slice/docker.service")  # the daemon, which waits for its person
+    process(41, f"0::/system.slice/docker-{'a' * 64}.scope", "7")  # root's
+    (tmp_path / "42").mkdir()  # it has ended meanwhile
+    assert occupants.container_users(20000, 49999, str(tmp_path)) == []
+    process(43, f"{mine}/user.slice/docker-{'a' * 64}.scope")
+    assert occupants.container_users(20000, 49999, str(tmp_path)) == ["uid 20007"]
+    assert occupants.container_users(20008, 49999, str(tmp_path)) == []
+    process(44, "0::/user.slice/user-20008.slice/user@20008.service/app.slice/docker.service", "8")
+    assert occupants.container_users(20000, 49999, str(tmp_path)) == ["uid 20007", "uid 20008"]
+    (tmp_path / "1/ns/pid").unlink()
+    with pytest.raises(OSError, match="ns/pid"):
+        occupants.container_users(20000, 49999, str(tmp_path))
+
+
 def test_who_is_there_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A question that is not answered is not taken for "nobody"."""
     loginctl = tmp_path / "loginctl"

@@ -40,6 +40,6 @@ def host(tmp_path: Path) -> Host:
             path.write_text(text)
         for name in ("su", "mount", "newuidmap"):
             (tmp_path / "usr/bin" / name).chmod(0o4755)
-        return Place(**{"family": "debian", "root": str(tmp_path), **more})
+        return Place(**{"root": str(tmp_path), **more})
 
     return make

@@ -29,9 +29,9 @@ class Unit:
 
 
 def test_an_old_index_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "without_index", lambda _: False)
+    monkeypatch.setattr(packages, "without_index", lambda: False)
     ran = Unit(monkeypatch, 100, 0, 0)
-    packages.install("debian", ["x"], refresh=False, timeout=60)
+    packages.install(["x"], refresh=False, timeout=60)
     assert ran.commands == ["x", "update", "x"]
     for statuses, problem in (
         ((100, 0, 100), "x cannot be installed: E: no"),
@@ -39,10 +39,10 @@ def test_an_old_index_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         Unit(monkeypatch, *statuses)
         with pytest.raises(NodeError, match=problem):
-            packages.install("debian", ["x"], refresh=False, timeout=60)
+            packages.install(["x"], refresh=False, timeout=60)
     Unit(monkeypatch, "gpuadmin-packages.service ended without an answer: time is over")
     with pytest.raises(NodeError, match=r"index of packages cannot be fetched: .* time is over"):
-        packages.install("debian", ["x"], refresh=True, timeout=60)
+        packages.install(["x"], refresh=True, timeout=60)
 
 
 def test_an_earlier_installation_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,9 +97,9 @@ def test_what_was_installed_and_switched_off_starts_at_boot(
             enabled.append("y.service")
         return packages.Done(0, "")
 
-    monkeypatch.setattr(operations, "family", lambda _: "debian")
-    monkeypatch.setattr(operations, "installed_packages", lambda _: installed)
-    monkeypatch.setattr(packages, "without_index", lambda _: False)
+    monkeypatch.setattr(operations, "is_debian", lambda _: True)
+    monkeypatch.setattr(operations, "installed_packages", lambda: installed)
+    monkeypatch.setattr(packages, "without_index", lambda: False)
     monkeypatch.setattr(packages, "program", asked)
     monkeypatch.setattr(packages, "in_unit", in_unit)
     monkeypatch.setattr(packages, "wait_for_another", waited.append)
@@ -119,9 +119,9 @@ def test_a_check_says_what_cannot_be_installed(monkeypatch: pytest.MonkeyPatch) 
         simulated.extend(arguments["command"][-4:])
         return {"status": 100, "output": "E: Packages need to be removed but remove is disabled.\n"}
 
-    monkeypatch.setattr(operations, "family", lambda _: "debian")
-    monkeypatch.setattr(operations, "installed_packages", lambda _: [])
-    monkeypatch.setattr(packages, "without_index", lambda _: False)
+    monkeypatch.setattr(operations, "is_debian", lambda _: True)
+    monkeypatch.setattr(operations, "installed_packages", lambda: [])
+    monkeypatch.setattr(packages, "without_index", lambda: False)
     monkeypatch.setattr(packages, "program", asked)
     with pytest.raises(NodeError, match="x could not be installed: E: Packages need to be removed"):
         operations.ensure_packages(operations.PackagesOrder(["x"]), True)
@@ -136,10 +136,10 @@ def test_what_cannot_be_enabled_is_said(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_what_is_only_recommended_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """cron recommends a mail server, which would listen on every node."""
-    monkeypatch.setattr(packages, "without_index", lambda _: False)
+    monkeypatch.setattr(packages, "without_index", lambda: False)
     ran: list[list[str]] = []
     monkeypatch.setattr(packages, "in_unit", lambda command, _: ran.append(list(command)) or packages.Done(0, ""))
     for bare in (False, True):
-        packages.install("debian", ["cron"], refresh=False, timeout=60, bare=bare)
+        packages.install(["cron"], refresh=False, timeout=60, bare=bare)
     assert ["--no-install-recommends" in command for command in ran] == [False, True]
     assert all(command[-1] == "cron" for command in ran)

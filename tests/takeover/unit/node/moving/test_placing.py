@@ -2,7 +2,6 @@
 
 import errno
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,71 +26,6 @@ def cluster(tmp_path: Path) -> Cluster:
     return found
 
 
-@pytest.mark.parametrize(
-    ("files", "untouched"),
-    [
-        ({}, True),
-        ({".profile": b"umask 022\n"}, True),
-        ({".profile": b"umask 002\n"}, False),
-        ({".profile": b"umask 022\n", "x": b""}, False),
-        ({".profile/x": b""}, False),
-    ],
-)
-def test_what_is_an_untouched_home(cluster: Cluster, files: dict[str, bytes], untouched: bool) -> None:
-    top = cluster.home("storage", "jiho", 31302, files)
-    handle = open_directory(str(top))
-    try:
-        assert placing.untouched(handle, str(cluster.skeleton), 31302) is untouched
-        os.lchown(top, 0, 0)
-        if files:
-            os.lchown(next(top.iterdir()), 0, 0)
-            assert not placing.untouched(handle, str(cluster.skeleton), 31302), "not all of it is theirs"
-    finally:
-        os.close(handle)
-
-
-@pytest.mark.parametrize(
-    ("make", "untouched"),
-    [
-        (lambda top: (top / "odd").symlink_to("there"), True),
-        (lambda top: (top / "odd").symlink_to("elsewhere"), False),
-        (lambda top: (top / "dir/inner").mkdir(parents=True), True),
-        (lambda top: os.mkfifo(top / "pipe"), False),
-    ],
-    ids=["a link", "a link that leads elsewhere", "directories", "a pipe"],
-)
-@pytest.mark.holds("a link that leads elsewhere than the skeleton's is somebody's")
-def test_what_is_no_file_in_an_untouched_home(
-    cluster: Cluster, make: Callable[[Path], object], untouched: bool
-) -> None:
-    (cluster.skeleton / "odd").symlink_to("there")
-    (cluster.skeleton / "dir/inner").mkdir(parents=True)
-    os.mkfifo(cluster.skeleton / "pipe")
-    top = cluster.home("storage", "jiho", 31302, {})
-    make(top)
-    own(top, 31302)
-    handle = open_directory(str(top))
-    try:
-        assert placing.untouched(handle, str(cluster.skeleton), 31302) is untouched
-    finally:
-        os.close(handle)
-
-
-def test_a_file_of_the_skeleton_that_was_changed_is_seen_whatever_its_time_says(cluster: Cluster) -> None:
-    top = cluster.home("storage", "jiho", 31302, {".profile": b"umask 022\n"})
-    model = (cluster.skeleton / ".profile").stat()
-    handle = open_directory(str(top))
-    try:
-        for content in (b"umask 022\n", b"umask 002\n"):
-            (top / ".profile").write_bytes(content)
-            os.utime(top / ".profile", ns=(model.st_atime_ns, model.st_mtime_ns))
-            if content == (cluster.skeleton / ".profile").read_bytes():
-                assert placing.untouched(handle, str(cluster.skeleton), 31302)
-        assert not placing.untouched(handle, str(cluster.skeleton), 31302)
-    finally:
-        os.close(handle)
-
-
 @pytest.mark.holds("a home that was replaced is deleted only if nobody has used it")
 def test_a_home_that_was_replaced_goes_only_if_nobody_has_used_it(cluster: Cluster) -> None:
     """Who had a file open in it may have written since it was exchanged."""
@@ -114,7 +48,6 @@ def test_a_home_that_was_replaced_goes_only_if_nobody_has_used_it(cluster: Clust
 
 
 @pytest.mark.btrfs
-@pytest.mark.holds("what was not looked into, as a subvolume, is somebody's")
 def test_a_home_with_a_subvolume_is_not_untouched(cluster: Cluster, tmp_path: Path) -> None:
     """Under a name of the skeleton, where nothing was looked at: the home was deleted with all that is in it."""
     (cluster.skeleton / "data").mkdir()
@@ -203,21 +136,6 @@ def test_which_homes_have_their_names(tmp_path: Path) -> None:
     assert placing.any_placed(str(homes), [part]), "hers that was there before is the main one"
     assert not placing.any_placed(str(homes), [other, part])
     assert placing.any_placed(str(tmp_path / "unmounted"), [other])
-
-
-@pytest.mark.parametrize("kind", ["file", "link"])
-@pytest.mark.holds("something else under a name of the skeleton is somebody's")
-def test_something_else_under_a_name_of_the_skeleton_is_somebody_s(cluster: Cluster, kind: str) -> None:
-    (cluster.skeleton / "dir").mkdir()
-    top = cluster.home("storage", "jiho", 31302, {"dir": b"work"} if kind == "file" else {})
-    if kind == "link":
-        (top / "dir").symlink_to("/etc")
-        os.lchown(top / "dir", 31302, 31302)
-    handle = open_directory(str(top))
-    try:
-        assert not placing.untouched(handle, str(cluster.skeleton), 31302)
-    finally:
-        os.close(handle)
 
 
 @pytest.mark.holds("a home that somebody has used stays theirs")

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 #: cgroup v2's line, and the one that systemd has where it uses v1.
 _LINES = (re.compile(r"0::(/.+)"), re.compile(r"[0-9]+:name=systemd:(/.*)"))
 _SLICE = re.compile(r"/user\.slice/user-(0|[1-9][0-9]{0,9})\.slice(?:/|\Z)")
+#: Docker and podman with systemd's cgroup driver, and directories of their own without.
+CONTAINER = re.compile(r"/(?:docker-|libpod-)?([0-9a-f]{64})(?:\.scope)?(?=/|\Z)")
 #: What runs in these services was given to them by people, and is in no slice of theirs.
 JOB_SERVICES = ("cron.service", "crond.service", "cronie.service", "atd.service", "anacron.service")
 #: systemd-cron: a unit for each job, whose name begins so.

@@ -21,7 +21,7 @@ TAKEOVER = "gpuadmin.takeover.node"
 #: Room → the operations in its `operations.py`.
 ROOMS = {
     ".accounts": ("accounts", "admin_account", "admins", "docker_restart"),
-    ".backups": ("backup", "promote_homes", "restore_home"),
+    ".backups": ("backup", "promote_homes", "restore_home", "restore_homes"),
     ".bmcs": ("bmcs",),
     ".diagnosis": ("diagnosis",),
     ".disk": ("disk_amounts", "disk_usage"),

@@ -1,4 +1,4 @@
-"""What kind of system a host is: its distribution's family, installed packages, systemd's units."""
+"""What kind of system a host is: its distribution, installed packages, systemd's units."""
 
 from __future__ import annotations
 
@@ -6,20 +6,10 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from .errors import NodeError
 from .run import failure, look
 
-Family = Literal["debian", "redhat", "archlinux"]
-FAMILIES: Mapping[str, Family] = {
-    "debian": "debian",
-    "ubuntu": "debian",
-    "rhel": "redhat",
-    "fedora": "redhat",
-    "centos": "redhat",
-    "arch": "archlinux",
-}
 DPKG_STATUS = "/var/lib/dpkg/status"
 
 
@@ -29,12 +19,9 @@ def parse_os_release(text: str) -> dict[str, str]:
     return {key: " ".join(shlex.split(value)) for key, _, value in pairs}
 
 
-def family(release: Mapping[str, str]) -> Family | None:
-    """debian, redhat or archlinux, by the distribution's id or what it says it is like; else None."""
-    for name in (release.get("ID", ""), *release.get("ID_LIKE", "").split()):
-        if name in FAMILIES:
-            return FAMILIES[name]
-    return None
+def is_debian(release: Mapping[str, str]) -> bool:
+    """Whether it is Debian, Ubuntu or one of their kin, by its id or what it says it is like."""
+    return not {"debian", "ubuntu"}.isdisjoint([release.get("ID", ""), *release.get("ID_LIKE", "").split()])
 
 
 def os_release() -> dict[str, str]:
@@ -68,16 +55,10 @@ def output(command: Sequence[str]) -> str:
     return done.stdout
 
 
-def installed_packages(of_family: str | None) -> list[str]:
-    """Names of installed packages, sorted. Raises NodeError."""
-    if of_family == "debian":
-        with open(DPKG_STATUS, encoding="utf-8", errors="replace") as stream:
-            names = parse_dpkg_status(stream.read())
-    elif of_family == "redhat":
-        names = output(("rpm", "--query", "--all", "--queryformat", "%{NAME}\n")).split()
-    else:
-        names = output(("pacman", "-Qq")).split()
-    return sorted(set(names))
+def installed_packages() -> list[str]:
+    """Names of installed packages, sorted."""
+    with open(DPKG_STATUS, encoding="utf-8", errors="replace") as stream:
+        return sorted(set(parse_dpkg_status(stream.read())))
 
 
 def units(command: Sequence[str]) -> list[str]:

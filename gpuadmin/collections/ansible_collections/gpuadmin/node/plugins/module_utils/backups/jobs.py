@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuadmin.common.records.backups import BackupOrder, RestoreOrder
+from gpuadmin.common.records.backups import BackupOrder, RestoreAllOrder, RestoreOrder
 
 from ..errors import NodeError
 from ..files import flocked
 from ..paths import RUN
-from . import backup_set, making, pruning, restore, transfer
+from . import all_homes, backup_set, making, pruning, restore, transfer
 from .backup_set import Backup
 
 COPY_LOCK = f"{RUN}/backup-copy.lock"
@@ -46,6 +46,10 @@ def verify_backup(order: BackupOrder) -> object:
 
 def restore_home(order: RestoreOrder) -> object:
     return restore.execute(order)
+
+
+def restore_homes(order: RestoreAllOrder) -> object:
+    return all_homes.execute(order)
 
 
 def copy_backup(order: BackupOrder) -> Backup:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpuadmin.common.records.backups import BackupOrder, PromoteOrder, RestoreOrder
+from gpuadmin.common.records.backups import BackupOrder, PromoteOrder, RestoreAllOrder, RestoreOrder
 
 from .. import background, mounts
 from ..answer import Answer
 from ..errors import nothing_begun
 from ..operation import operation
-from . import actions, jobs, promoting, restore
+from . import actions, all_homes, jobs, promoting, restore
 
 
 @operation("backup", BackupOrder, role="backups")
@@ -39,6 +39,16 @@ def restore_home(document: RestoreOrder, check: bool) -> Answer:
         order = replace(document, backup=backup.name, run_id="")
         restored = background.perform(job, jobs.restore_home, order, start=document.run_id)
     return Answer(operations, {"restored": restored, "problems": []})
+
+
+@operation("restore_homes", RestoreAllOrder, role="backups", each="restored_homes")
+def restore_homes(document: RestoreAllOrder, check: bool) -> Answer:
+    found = all_homes.look(document)
+    if not check:  # guard: check mode restores no home -> True
+        found = background.perform("restore-all", jobs.restore_homes, document)
+    done = [f"restore {name}'s home from {document.homes[name]}" for name, why in found.items() if not why]
+    left = [] if check else [f"{name}: {why}" for name, why in found.items() if why]
+    return Answer(done, {"restored_homes": found, "problems": []}, left)
 
 
 @operation("promote_homes", PromoteOrder, role="backups")

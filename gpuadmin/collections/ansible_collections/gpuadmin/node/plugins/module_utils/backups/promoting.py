@@ -56,6 +56,16 @@ def look(order: PromoteOrder) -> Plan:
     made = read_bytes(copy_server.PROMOTED) == _record(order) and os.path.isdir(order.root)
     if made and not os.path.exists(EXPORTS):  # guard: homes that somebody may have written in are kept aside -> made
         return Plan(())
+    own = {
+        (order.mountpoint or "").rstrip("/"),
+        *(one.point for one in mounts.parse_mountinfo(mounts.read_mountinfo())),
+    }
+    if order.root in own:  # guard: homes are not made where they could not get their name
+        above = os.path.dirname(order.root)
+        raise NodeError(
+            f"{order.root} is a mount of its own, and homes of copies take its name by one rename: have the file "
+            f"system mounted at {above} (homes.mountpoint)"
+        )
     operations = [f"make {counted(len(order.homes), 'home')} in {order.root}: writable snapshots of the copies"]
     if _is_beside(order):
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())

@@ -1,7 +1,9 @@
-"""Making homes, and the directory that they are in: under a temporary name first, so that a cut leaves no half home."""
+"""Making homes, and the directory that they are in: under a temporary name first, so that a cut leaves no half home.
+And whether a home is still as it was made."""
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 import stat
@@ -10,6 +12,7 @@ from collections.abc import Sequence
 from .. import btrfs
 from ..errors import NodeError
 from ..files import make_directory, sync_directory, sync_filesystem
+from ..safe_walk import Entry, same_tree, walk
 
 NEW = ".gpuadmin-new"
 
@@ -68,3 +71,45 @@ def create(root: str, wanted: Sequence[tuple[str, int, int]], skeleton: str, *, 
             raise NodeError(f"{target} has just appeared; nothing was replaced")
         os.rename(os.path.join(root, f".{name}{NEW}"), target)
     sync_directory(root)
+
+
+def untouched(home: int, skeleton: str, uid: int) -> bool:
+    """Whether an open home has nothing but what a new one begins with: the files of the skeleton as they are there."""
+    others: list[bytes] = []
+
+    def enter(entry: Entry, parent: os.stat_result) -> bool:
+        inside = same_tree(entry, parent)
+        others.extend([] if inside else [entry.path])
+        return inside
+
+    for entry in walk(home, enter):
+        if entry.facts.st_uid != uid:
+            return False
+        model = os.path.join(os.fsencode(skeleton), entry.path)
+        try:
+            facts = os.lstat(model)
+        except OSError:
+            return False
+        # guard: something else under a name of the skeleton is somebody's
+        if stat.S_IFMT(facts.st_mode) != stat.S_IFMT(entry.facts.st_mode):
+            return False
+        if stat.S_ISLNK(facts.st_mode):
+            # guard: a link that leads elsewhere than the skeleton's is somebody's
+            if os.readlink(model) != os.readlink(entry.name, dir_fd=entry.at):
+                return False
+        elif stat.S_ISREG(facts.st_mode):
+            if not _same(entry.at, entry.name, model):
+                return False
+        elif not stat.S_ISDIR(facts.st_mode):
+            return False
+    return not others  # guard: what was not looked into, as a subvolume, is somebody's -> True
+
+
+def _same(at: int, name: bytes, model: bytes) -> bool:
+    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+    try:
+        # guard: what was compared before is compared again: a changed file may have its old size and time
+        filecmp.clear_cache()
+        return filecmp.cmp(f"/proc/self/fd/{handle}", os.fsdecode(model), shallow=False)
+    finally:
+        os.close(handle)

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from gpuadmin.common.records.hosts import FormerHomes
 
+from ..cgroups import find_owner
 from ..errors import NodeError
 from ..files import read_bytes
 from ..lookup import name_of
@@ -39,7 +40,13 @@ def find_mounts(server: str, above: str, table: str) -> list[str]:
     """Given a server's address, a directory and mountinfo, return where something below it there is mounted, the
     innermost first."""
     source = f"{f'[{server}]' if ':' in server else server}:{above.rstrip('/')}/"
-    found = [one.point for one in parse_mountinfo(table) if one.source.startswith(source)]
+    found = [
+        one.point
+        for one in parse_mountinfo(table)
+        if one.source.startswith(source)
+        # guard: what a person mounts by FUSE, from wherever they say, is not taken for homes
+        if not one.fstype.startswith("fuse") or "user_id=0" in one.options.split(",")
+    ]
     return sorted(found, key=len, reverse=True)
 
 
@@ -57,10 +64,12 @@ def find_holders(points: Sequence[str], proc: str = "/proc") -> dict[str, list[s
         try:
             held = {read_target(f"{path}/cwd"), read_target(f"{path}/exe"), *read_targets(path)}
             if any(f"{one}/".startswith(inside) for one in held):
-                uid, words = os.stat(path).st_uid, (read_bytes(f"{path}/comm") or b"?").decode("utf-8", "replace")
-                found.setdefault(name_of(uid) or f"uid {uid}", []).append(
-                    f"{words.strip()} ({path.rpartition('/')[2]})"
+                pid, words = (
+                    int(path.rpartition("/")[2]),
+                    (read_bytes(f"{path}/comm") or b"?").decode("utf-8", "replace"),
                 )
+                if (uid := find_owner(pid, proc)) is not None:
+                    found.setdefault(name_of(uid) or f"uid {uid}", []).append(f"{words.strip()} ({pid})")
         except OSError:
             continue  # it has ended meanwhile
     return {name: sorted(ones)[:_MOST] for name, ones in sorted(found.items())}

@@ -21,7 +21,7 @@ from ..privileges.place import Place
 from ..root import guard
 from ..slurm import divided
 from ..slurm import queue as slurm
-from ..system import family, installed_packages, os_release, units
+from ..system import installed_packages, is_debian, os_release, units
 from ..textdb import number
 
 MOST_ENTRIES = 10
@@ -54,6 +54,11 @@ def apparmor_profile_needed() -> bool:
     except OSError:
         return False
     return restricts and not os.path.exists("/etc/apparmor.d/rootlesskit")
+
+
+def serves_promoted(state: str = STATE, exports: str = "/etc/exports.d/gpuadmin.exports") -> bool:
+    """Whether people have their homes from here since `gpuadmin promote`."""
+    return os.path.lexists(os.path.join(state, "promoted.json")) and os.path.lexists(exports)
 
 
 def look_at(path: str, mounts: list[Mount]) -> dict[str, object]:
@@ -108,7 +113,7 @@ def queue(state: str = STATE, codename: str = "") -> dict[str, object]:
 
 def facts(paths: Sequence[str]) -> dict[str, object]:
     release = os_release()
-    kin = family(release)
+    debian = is_debian(release)
     systemd = os.path.isdir("/run/systemd/system")
     listing = ("systemctl", "--no-legend", "--plain", "--no-pager", "--full")
     files = (*listing, "list-unit-files", "--type=service,socket,automount,target")
@@ -117,11 +122,11 @@ def facts(paths: Sequence[str]) -> dict[str, object]:
         "distribution": release.get("ID", "unknown"),
         "name": release.get("PRETTY_NAME", "an unknown system"),
         "codename": release.get("VERSION_CODENAME", ""),
-        "family": kin,
+        "debian": debian,
         "hostname": os.uname().nodename,
         "python": list(sys.version_info[:2]),
         "systemd": systemd,
-        "packages": installed_packages(kin) if kin else [],
+        "packages": installed_packages() if debian else [],
         "active_units": units((*listing, "list-units", "--state=active")) if systemd else [],
         "enabled_units": units((*files, "--state=enabled")) if systemd else [],
         "masked_units": units((*files, "--state=masked")) if systemd else [],
@@ -133,6 +138,7 @@ def facts(paths: Sequence[str]) -> dict[str, object]:
         "nvswitches": pci.switches(),
         "read_only_root": guard.inspect("/").managed,
         "serves_nfs": os.path.exists("/usr/sbin/exportfs"),
+        "serves_promoted": serves_promoted(),
         "apparmor_profile_needed": apparmor_profile_needed(),
         "paths": {path: look_at(path, mounts) for path in paths},
     }

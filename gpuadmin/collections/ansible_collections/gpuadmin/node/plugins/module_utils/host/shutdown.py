@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from gpuadmin.common.records.hosts import Power
 
 from ..errors import NodeError, in_words
+from ..gpus import grants
 from ..logins import occupants
+from ..lookup import name_of
 from ..mounts import below, parse_mountinfo, read_mountinfo
 from ..run import Runner, failure, look, run_command
 
@@ -50,8 +53,16 @@ def collect(
             else []
         )
 
+    def claims() -> list[str]:
+        found, problems = grants.read()
+        if problems:
+            raise NodeError(problems[0])
+        granted = [name_of(uid) or f"uid {uid}" for uid in grants.by_uid(found, time.time())]
+        containers = occupants.container_users(uid_first, uid_last)
+        return sorted({*(f"{name} (a grant)" for name in granted), *(f"{name} (a container)" for name in containers)})
+
     mounting, working = part("clients", lambda: clients(nfsd)), part("jobs", lambda: jobs(run))
-    return Power(part("people", people), mounting, working, unknown)
+    return Power(part("people", people), mounting, working, unknown, part("claims", claims) if node else [])
 
 
 def clients(nfsd: str = NFSD, proc: str = PROC) -> list[str]:

@@ -18,7 +18,7 @@ from ..images.root_facts import failed_units
 from ..paths import RUN, STATE
 from ..root import guard, packages
 from ..run import program, run
-from ..system import family, installed_packages, os_release
+from ..system import installed_packages, is_debian, os_release
 
 BEFORE, COUNTED, PINS = f"{STATE}/upgrade.json", f"{STATE}/updates.json", f"{RUN}/upgrade-preferences"
 #: A line of `apt-get --simulate`: name, installed version, new one, where that is from (Label:version/archive).
@@ -33,11 +33,11 @@ def look(security: bool, fetch: bool) -> Updates:
     """What would be upgraded, and how the host is. ``fetch``: apt's lists first. Raises NodeError."""
     if guard.inspect("/").managed:  # guard: a node with images is not upgraded in place
         raise NodeError("its root is read-only. Nodes with images: gpuadmin build-image --upgrade, then push-image")
-    if family(os_release()) != "debian":
-        raise NodeError("gpuadmin upgrades Debian and Ubuntu alone: gpuadmin run HOST -- dnf upgrade")
+    if not is_debian(os_release()):
+        raise NodeError("gpuadmin upgrades Debian and Ubuntu alone")
     if fetch:
         _do((*packages.APT, "-o", "APT::Update::Error-Mode=any", "update"))
-    return Updates(plan(security)[0], held(installed_packages("debian")), reboot_reasons(), interrupted(), problems())
+    return Updates(plan(security)[0], held(installed_packages()), reboot_reasons(), interrupted(), problems())
 
 
 def upgrade(security: bool, shown: Mapping[str, str]) -> list[str]:
@@ -61,7 +61,7 @@ def upgrade(security: bool, shown: Mapping[str, str]) -> list[str]:
 def plan(security: bool, hold: bool = True) -> tuple[dict[str, Update], tuple[str, ...]]:
     """What would be upgraded, by name, and the command that does it. It removes nothing."""
     options: tuple[str, ...] = packages.APT
-    if hold and (names := held(installed_packages("debian"))):
+    if hold and (names := held(installed_packages())):
         pins = f"Package: {' '.join(names)}\nPin: release a=now\nPin-Priority: 1001\n\n".encode()
         write_atomic(PINS, pins + (read_bytes("/etc/apt/preferences") or b""), mode=0o644, sync=False)
         options = (*options, "-o", f"Dir::Etc::Preferences={PINS}")

@@ -16,7 +16,6 @@ _SCRIPTS = ("hourly", "daily", "weekly", "monthly")
 _ROOTS = ("/var/spool/cron/crontabs/root", "/var/spool/cron/root")
 _REPOSITORIES = (
     "/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/apt/preferences", "/etc/apt/preferences.d",
-    "/etc/yum.repos.d", "/etc/pacman.conf", "/etc/pacman.d/mirrorlist",
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..errors import NodeError
-from ..system import DPKG_STATUS, family, parse_os_release
+from ..system import DPKG_STATUS, is_debian, parse_os_release
 from .place import Place, Settings
 
 _BYTES = 64 << 20
@@ -13,25 +13,10 @@ _BYTES = 64 << 20
 
 def packages(place: Place) -> Settings:
     """Name → version of what is installed, ordered from the largest to the smallest. Raises NodeError."""
-    of_family = family(parse_os_release(place.text("/etc/os-release")))
-    if of_family == "debian":
-        with open(place.path(DPKG_STATUS), encoding="utf-8", errors="replace") as stream:
-            return of_dpkg(stream.read(_BYTES))
-    if of_family == "redhat":
-        rows = _asked(place, "rpm", "--query", "--all", "--queryformat", "%{SIZE} %{NAME} %{VERSION}-%{RELEASE}\\n")
-        found = [line.split(" ", 2) for line in rows]
-        found.sort(key=lambda one: -int(one[0]) if one[0].isdecimal() else 0)
-        return {name: version for _, name, version in found}
-    if of_family == "archlinux":
-        return dict(line.split(" ", 1) for line in _asked(place, "pacman", "-Q"))
-    raise NodeError("gpuadmin does not know this host's kind of packages")
-
-
-def _asked(place: Place, *command: str) -> list[str]:
-    text = place.output(*command)
-    if text is None:
-        raise NodeError(f"there is no {command[0]}")
-    return [line for line in text.splitlines() if line.count(" ") >= 1]
+    if not is_debian(parse_os_release(place.text("/etc/os-release"))):
+        raise NodeError("gpuadmin does not know this host's kind of packages")
+    with open(place.path(DPKG_STATUS), encoding="utf-8", errors="replace") as stream:
+        return of_dpkg(stream.read(_BYTES))
 
 
 def of_dpkg(text: str) -> Settings:

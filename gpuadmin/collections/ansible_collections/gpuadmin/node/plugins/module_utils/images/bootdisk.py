@@ -124,14 +124,17 @@ def lay_out(device: str, wanted: Wanted, progress: Progress, more: Callable[[Pla
     """
     progress("dividing the disk")
     run(("wipefs", "--all", "--quiet", device), what="the disk cannot be cleared")
+    with open(device, "rb") as disk:
+        size = disk.seek(0, os.SEEK_END)
     _write(device, (0, bytes(440)), (CORE * MIB, bytes((BOOT - CORE) * MIB)))  # what booted before boots no more
+    # guard: no RAID or pool that was there before is found at the end of a partition
+    _write(device, (size - 2 * MIB, bytes(2 * MIB)))
     run(("sfdisk", "--quiet", device), stdin=_PARTITIONS.encode(), what="the disk cannot be divided")
     _write(device, (510, bytes(2)))  # guard: a disk that is not whole is none that a BIOS would begin with
     ids = {"top": str(uuid.uuid4()), "boot": str(uuid.uuid4())}
     with ExitStack() as stack:
-        with open(device, "rb") as disk:
-            end = disk.seek(0, os.SEEK_END) // MIB - 1  # the copy of the table
-        boot, top = _attach(stack, device, BOOT, TOP), _attach(stack, device, TOP, end)
+        # what is left is for the copy of the table
+        boot, top = _attach(stack, device, BOOT, TOP), _attach(stack, device, TOP, size // MIB - 1)
         run(("mke2fs", "-q", "-F", "-t", "ext3", "-L", "gpuadmin-boot", "-U", ids["boot"], boot))
         run(("mkfs.btrfs", "-q", "-f", "-L", wanted.label, "-U", ids["top"], top))
         top = _mount(stack, top, f"{wanted.run}/install-top")

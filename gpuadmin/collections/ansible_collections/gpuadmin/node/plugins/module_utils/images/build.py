@@ -23,11 +23,7 @@ from .stream import Progress, clean
 from .trial import FACTORY
 
 #: Where package managers look for their database → where it is in the root, which it describes.
-DATABASES = (
-    ("var/lib/dpkg", "usr/lib/sysimage/dpkg"),
-    ("var/lib/pacman", "usr/lib/sysimage/pacman"),
-    ("var/lib/rpm", "usr/lib/sysimage/rpm"),
-)
+DATABASES = (("var/lib/dpkg", "usr/lib/sysimage/dpkg"),)
 #: What packages put into /var that is not part of an image.
 NOT_FROM_VAR = (
     "cache",
@@ -35,8 +31,6 @@ NOT_FROM_VAR = (
     "tmp",
     "lib/dpkg",
     "lib/apt/lists",
-    "lib/pacman",
-    "lib/rpm",
     "lib/gpuadmin",
     # guard: the key that signs a node's modules is in no image
     "lib/dkms/mok.key",  # signs modules for this node's firmware: nobody else's
@@ -111,24 +105,15 @@ def enter(places: Places, command: Sequence[str]) -> tuple[str, ...]:
 
 
 def package_commands(root: str, packages: Sequence[str], upgrade: bool) -> list[tuple[str, ...]]:
-    """The commands that upgrade and install in a root, by its package manager."""
+    """The commands that upgrade and install in a root. Raises NodeError."""
+    if not os.path.exists(os.path.join(root, "usr/bin/apt-get")):
+        raise NodeError("this root has no apt-get: use --run or --shell")
     commands: list[tuple[str, ...]] = []
-    wanted = tuple(packages)
-    if os.path.exists(os.path.join(root, "usr/bin/apt-get")):
-        keep = ("apt-get", "-y", "-o", "Dpkg::Options::=--force-confold")
-        # otherwise apt-get takes a mirror that does not answer for one that has nothing new, and ends with 0
-        commands += [("apt-get", "-q", "-o", "APT::Update::Error-Mode=any", "update")] if upgrade else []
-        commands += [(*keep, "-o", "APT::Get::Always-Include-Phased-Updates=true", "dist-upgrade")] if upgrade else []
-        commands += [(*keep, "install", *wanted)] if wanted else []
-    elif os.path.exists(os.path.join(root, "usr/bin/pacman")):
-        commands += (
-            [("pacman", "-Syu" if upgrade else "-S", "--noconfirm", "--needed", *wanted)] if upgrade or wanted else []
-        )
-    elif os.path.exists(os.path.join(root, "usr/bin/dnf")):
-        commands += [("dnf", "-y", "upgrade", "--refresh")] if upgrade else []
-        commands += [("dnf", "-y", "install", *wanted)] if wanted else []
-    else:
-        raise NodeError("this root has none of apt, pacman and dnf: use --run or --shell")
+    keep = ("apt-get", "-y", "-o", "Dpkg::Options::=--force-confold")
+    # otherwise apt-get takes a mirror that does not answer for one that has nothing new, and ends with 0
+    commands += [("apt-get", "-q", "-o", "APT::Update::Error-Mode=any", "update")] if upgrade else []
+    commands += [(*keep, "-o", "APT::Get::Always-Include-Phased-Updates=true", "dist-upgrade")] if upgrade else []
+    commands += [(*keep, "install", *packages)] if packages else []
     return commands
 
 

@@ -27,7 +27,7 @@ def look(
     for one in json.loads(ask())["blockdevices"]:
         if one["type"] == "disk" and int(one["size"] or 0):
             parts = [_describe(part) for part in _below(one)]
-            whole = [_describe(one)] if one.get("fstype") and not parts else []
+            whole = [] if parts or not (one.get("fstype") or _holds_something(one["path"])) else [_describe(one)]
             model = str(one.get("model") or "").strip()
             found[one["path"]] = Disk(names.get(one["path"], []), int(one["size"]), model, whole + parts, _busy(one))
     return found
@@ -45,6 +45,15 @@ def _describe(part: Mapping[str, Any]) -> str:
     words = [part.get("fstype") or "no file system that is known", *labels, size_words(int(part["size"] or 0))]
     mounted = _last_mount(str(part["path"])) if str(part.get("fstype")).startswith("ext") else ""
     return f"{part['name']}: {', '.join([*words, *([f'last mounted on {mounted!r}'] if mounted else [])])}"[:400]
+
+
+def _holds_something(device: str) -> bool:
+    """Whether a disk begins with something: what nobody knows, such as encrypted data, is not nothing."""
+    try:
+        with open(device, "rb") as stream:
+            return any(stream.read(1 << 20))
+    except OSError:
+        return True
 
 
 def _last_mount(device: str) -> str:

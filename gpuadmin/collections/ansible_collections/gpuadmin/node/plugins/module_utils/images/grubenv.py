@@ -27,13 +27,13 @@ def parse(block: bytes) -> dict[str, str]:
     for line in block[len(HEADER) :].split(b"\n"):
         name, equals, value = line.partition(b"=")
         if equals and not name.startswith(b"#"):
-            variables[name.decode()] = value.decode()
+            variables[os.fsdecode(name)] = os.fsdecode(value)
     return variables
 
 
 def render(variables: Mapping[str, str]) -> bytes:
     """Given variables, return the block."""
-    lines = "".join(f"{name}={value}\n" for name, value in variables.items()).encode()
+    lines = os.fsencode("".join(f"{name}={value}\n" for name, value in variables.items()))
     block = (HEADER + lines).ljust(SIZE, b"#")
     if len(block) != SIZE:  # guard: grubenv stays a block of 1024 bytes
         raise NodeError("the variables do not fit into grubenv")

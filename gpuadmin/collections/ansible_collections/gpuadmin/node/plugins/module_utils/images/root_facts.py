@@ -107,17 +107,11 @@ def failed_units() -> list[str]:
 def packages(root: str) -> dict[str, str]:
     """The packages of a root that are installed: name → version."""
     base = os.path.join(root, "usr/lib/sysimage")
-    if os.path.isdir(f"{base}/dpkg"):
-        form = "${Package} ${Version} ${db:Status-Status}\n"
-        command: tuple[str, ...] = ("dpkg-query", f"--admindir={base}/dpkg", "-W", "-f", form)
-    elif os.path.isdir(f"{base}/pacman"):
-        command = ("pacman", "-Q", "-b", f"{base}/pacman")
-    elif os.path.isdir(f"{base}/rpm"):
-        command = ("rpm", "--root", root, "-qa", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\n")
-    else:
+    if not os.path.isdir(f"{base}/dpkg"):
         return {}
+    form = "${Package} ${Version} ${db:Status-Status}\n"
     # dpkg also knows the version of what was removed except for its settings
-    lines = (line.split() for line in run(command).splitlines())
+    lines = (line.split() for line in run(("dpkg-query", f"--admindir={base}/dpkg", "-W", "-f", form)).splitlines())
     return {
         columns[0]: columns[1]
         for columns in lines

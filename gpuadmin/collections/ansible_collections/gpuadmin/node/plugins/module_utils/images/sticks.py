@@ -11,6 +11,7 @@ from typing import Any
 
 from gpuadmin.common.records.images import ImageSettings
 from gpuadmin.common.records.installs import Admin, InstallOrder, Machine, Made, StickOrder
+from gpuadmin.common.text import size_words
 
 from ..background import Job, progress_writer
 from ..errors import NodeError
@@ -48,9 +49,12 @@ def make_stick(order: StickOrder) -> dict[str, Any]:
     shutil.rmtree(directory, ignore_errors=True)
     os.makedirs(directory, mode=0o700)  # guard: a stick's file, which has its host key, is root's alone -> 0o755
     path, loader = os.path.join(directory, "stick.img"), os.path.join(directory, "loader")
+    size = (bootdisk.needed(stream) + stream.bytes) // bootdisk.MIB * bootdisk.MIB
+    if shutil.disk_usage(directory).free < size:  # guard: a stick does not fill the disk that homes are on
+        raise NodeError(f"no room for a stick beside {order.store}: {size_words(size)} are needed")
     bootdisk.make_loader(loader, directory)
     with open(path, "wb") as file:
-        file.truncate((bootdisk.needed(stream) + stream.bytes) // bootdisk.MIB * bootdisk.MIB)
+        file.truncate(size)
 
     def fill(places: Places) -> None:
         shutil.copytree(

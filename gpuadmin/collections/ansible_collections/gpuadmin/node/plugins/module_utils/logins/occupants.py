@@ -6,7 +6,7 @@ import glob
 import os
 import re
 
-from ..cgroups import find_owner
+from ..cgroups import CONTAINER, cgroup_path, find_owner, slice_owner
 from ..lookup import name_of
 from ..open_files import read_targets
 from ..run import LOOKING, run
@@ -35,6 +35,24 @@ def people(uid_first: int, uid_last: int, text: str | None = None) -> list[str]:
 def gpu_users(uid_first: int, proc: str = "/proc") -> list[str]:
     """Names of people whose processes have a GPU open; those of system accounts do not count."""
     return sorted(holders(GPU_DEVICE, uid_first, proc))
+
+
+def container_users(uid_first: int, uid_last: int, proc: str = "/proc") -> list[str]:
+    """Names of people who have a container running, whether they are logged in or not. Without a cgroup of its own it
+    has a namespace of pids. Raises OSError where nobody can know."""
+    host, found = os.readlink(f"{proc}/1/ns/pid"), set()
+    for path in glob.glob(f"{proc}/[0-9]*"):
+        try:
+            with open(f"{path}/cgroup", encoding="ascii", errors="replace") as stream:
+                cgroup = cgroup_path(stream.read(65536)) or "/"
+            owner = slice_owner(cgroup)
+            if owner is None or not uid_first <= owner <= uid_last:
+                continue
+            if CONTAINER.search(cgroup) or os.readlink(f"{path}/ns/pid") != host:
+                found.add(name_of(owner) or f"uid {owner}")
+        except OSError:
+            continue  # it has ended meanwhile
+    return sorted(found)
 
 
 def holders(devices: re.Pattern[str], uid_first: int, proc: str = "/proc") -> dict[str, set[str]]:

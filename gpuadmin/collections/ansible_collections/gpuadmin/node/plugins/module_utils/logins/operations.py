@@ -16,7 +16,6 @@ from ..answer import Answer
 from ..operation import operation
 from ..paths import STATE
 from ..root.operations import ensure_files
-from ..system import family, os_release
 from . import announcements, sessions, terminals
 
 
@@ -123,9 +122,10 @@ class SshdKeys:
 def ensure_sshd_keys(document: SshdKeys, check: bool) -> Answer:
     from .. import sshd_keys
 
-    unit = "ssh.service" if family(os_release()) == "debian" else "sshd.service"
     wanted = File(sshd_keys.FILE, sshd_keys.plan_text(settings=tuple(document.settings.items())))
-    return ensure_files(FilesOrder(files=[wanted], after=[("systemctl", "try-reload-or-restart", unit)]), check)
+    return ensure_files(
+        FilesOrder(files=[wanted], after=[("systemctl", "try-reload-or-restart", "ssh.service")]), check
+    )
 
 
 @dataclass(frozen=True)

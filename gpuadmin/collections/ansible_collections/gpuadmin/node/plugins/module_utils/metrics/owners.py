@@ -18,13 +18,11 @@ from dataclasses import dataclass
 from gpuadmin.common.metrics import UNKNOWN
 
 from ..accounts.subids import parse as parse_ranges
-from ..cgroups import cgroup_path, slice_owner
+from ..cgroups import CONTAINER, cgroup_path, slice_owner
 from ..fields import FIRST_HUMAN_UID
 from ..lookup import Lookup, name_of, system_lookup
 from ..textdb import decode
 
-#: Docker and podman with systemd's cgroup driver, and directories of their own without.
-_CONTAINER = re.compile(r"/(?:docker-|libpod-)?([0-9a-f]{64})(?:\.scope)?(?=/|\Z)")
 _NOBODY = -1  # a uid that is neither an account's nor in any range
 _MOST = 65536  # bytes of a file in /proc
 MOST_ABOVE = 64  # parents of a process that are looked at
@@ -137,7 +135,7 @@ class Owners:
 
 def find_container_id(path: str) -> str:
     """The id of the container whose cgroup it is, the outermost where there are several; empty outside of any."""
-    found = _CONTAINER.search(path)
+    found = CONTAINER.search(path)
     return found.group(1) if found else ""
 
 

@@ -1,4 +1,4 @@
-"""Whether packaged files are still as their packages brought them, by dpkg, rpm or pacman."""
+"""Whether packaged files are still as their packages brought them, by dpkg."""
 
 from __future__ import annotations
 
@@ -16,31 +16,23 @@ from .place import DIFFERS, ROOT, Found, Place
 
 SECONDS = 6.0
 #: What is compared first and on every host: what root runs, and what decides who gets in.
-FIRST = {
-    "debian": (
-        "openssh-server", "openssh-client", "sudo", "login", "login.defs", "passwd", "uidmap", "util-linux", "mount",
-        "coreutils", "bash", "dash", "systemd", "libpam-modules", "libpam-modules-bin", "libpam-runtime",
-        "libpam-systemd", "libpam0g", "libc6", "libc-bin", "dbus", "polkitd", "cron", "dpkg", "apt", "python3-minimal",
-    ),
-    "redhat": (
-        "openssh-server", "openssh-clients", "sudo", "shadow-utils", "util-linux", "util-linux-core", "coreutils",
-        "bash", "systemd", "pam", "glibc", "dbus-broker", "polkit", "cronie", "rpm", "dnf",
-    ),
-    "archlinux": ("openssh", "sudo", "shadow", "util-linux", "coreutils", "bash", "systemd", "pam", "glibc", "polkit"),
-}  # fmt: skip
+FIRST = (
+    "openssh-server", "openssh-client", "sudo", "login", "login.defs", "passwd", "uidmap", "util-linux", "mount",
+    "coreutils", "bash", "dash", "systemd", "libpam-modules", "libpam-modules-bin", "libpam-runtime",
+    "libpam-systemd", "libpam0g", "libc6", "libc-bin", "dbus", "polkitd", "cron", "dpkg", "apt", "python3-minimal",
+)  # fmt: skip
 #: Directories whose files root runs: what was exchanged there is somebody else's program.
 PROGRAMS = re.compile(r"/(usr/)?(s?bin|libexec|lib(32|64)?/(openssh|sudo|systemd|polkit-1|.*/?security|[^/]*\.so))\b")
-#: Attributes that `rpm -V` prints, of those that count: mode, owner, group, size, digest, link, capabilities.
-_RPM = {"M": "mode", "U": "owner", "G": "group", "S": "content", "5": "content", "L": "link", "P": "capabilities"}
+#: Attributes that `dpkg --verify` prints, as `rpm -V` does, of those that count.
+_FLAGS = {"M": "mode", "U": "owner", "G": "group", "S": "content", "5": "content", "L": "link", "P": "capabilities"}
 _LINE = re.compile(r"(?P<flags>missing|[^\s/]{8,9}) +(?:(?P<kind>[a-z]) +)?(?P<path>/.*)\Z")
-_PACMAN = re.compile(r"(?:warning|backup file): [^:]+: (?P<path>/\S.*) \((?P<what>[^()]*)\)\Z")
 #: Where files are that an image leaves out.
 _DOCUMENTS = re.compile(r"/usr/share/(doc|man|info|locale|lintian|bug|doc-base|linda|help|gnome/help)(/|\Z)")
 
 
 def differing(place: Place, seconds: float = SECONDS) -> tuple[list[Found], list[str]]:
     """Packaged files that are not as their package has them, and what was not compared, in words."""
-    if place.family is None:
+    if not place.debian:
         return [], ["packaged files: gpuadmin does not know this host's kind of packages"]
     found: dict[str, Found] = {}
     aside = []
@@ -49,19 +41,19 @@ def differing(place: Place, seconds: float = SECONDS) -> tuple[list[Found], list
         if not names and what != "packages":
             continue
         try:
-            text = _ask(place, names, max(end - time.monotonic(), 0.1))
+            text = _ask(names, max(end - time.monotonic(), 0.1))
         except LateError as error:
             text = error.output.rpartition("\n")[0]
             aside.append(f"packaged files: not all {what} could be compared within {seconds:g} s")
-        found.update({one.key: one for one in read(place.family, text.splitlines())})
+        found.update({one.key: one for one in read(text.splitlines())})
     return list(found.values()), aside
 
 
-def read(of_family: str, lines: Iterable[str]) -> list[Found]:
-    """Given what `dpkg --verify`, `rpm -V` or `pacman -Qkk` printed, return what differs."""
+def read(lines: Iterable[str]) -> list[Found]:
+    """Given what `dpkg --verify` printed, return what differs."""
     found = []
     for line in lines:
-        path, what, settings = _pacman(line) if of_family == "archlinux" else _flags(line)
+        path, what, settings = _flags(line)
         if not what or _DOCUMENTS.match(path):
             continue
         rank: Rank = ROOT if PROGRAMS.match(path) and what != "missing" and not settings else DIFFERS
@@ -71,31 +63,10 @@ def read(of_family: str, lines: Iterable[str]) -> list[Found]:
 
 
 def owned(place: Place, paths: Sequence[str]) -> set[str]:
-    """Which of some paths belong to a package. Raises NodeError if that cannot be asked."""
+    """Which of some paths belong to a package, by dpkg's lists of files. Raises NodeError if there are none."""
     if not paths:
         return set()
-    if place.family == "debian":
-        return _owned_by_dpkg(place, paths)
-    form = ("rpm", "-qf", "--queryformat", "") if place.family == "redhat" else ("pacman", "-Qqo")
-    owners = set()
-    for path in paths:  # few, and one answer for each: what it prints about several does not say which one it means
-        if run_command((*form, "--", path), seconds=SECONDS).returncode == 0:
-            owners.add(path)
-    return owners
-
-
-def overridden(place: Place) -> dict[str, int]:
-    """dpkg-statoverride(1): path → the mode that the admin gave it."""
-    try:
-        with open(place.path("/var/lib/dpkg/statoverride"), encoding="utf-8", errors="replace") as stream:
-            columns = [line.split(None, 3) for line in stream]
-    except FileNotFoundError:
-        return {}
-    return {one[3].strip(): int(one[2], 8) for one in columns if len(one) == 4 and re.fullmatch("[0-7]+", one[2])}
-
-
-def _owned_by_dpkg(place: Place, paths: Sequence[str]) -> set[str]:
-    """By the lists of files themselves. /bin is a link to /usr/bin today, and lists have either."""
+    # /bin is a link to /usr/bin today, and lists have either
     names = {spelling: path for path in paths for spelling in (path, path[4:] if path.startswith("/usr/") else path)}
     wanted = {os.fsencode(name): path for name, path in names.items()}
     lists = glob.glob(place.path("/var/lib/dpkg/info/*.list"))
@@ -108,45 +79,35 @@ def _owned_by_dpkg(place: Place, paths: Sequence[str]) -> set[str]:
     return found
 
 
+def overridden(place: Place) -> dict[str, int]:
+    """dpkg-statoverride(1): path → the mode that the admin gave it."""
+    try:
+        with open(place.path("/var/lib/dpkg/statoverride"), encoding="utf-8", errors="replace") as stream:
+            columns = [line.split(None, 3) for line in stream]
+    except FileNotFoundError:
+        return {}
+    return {one[3].strip(): int(one[2], 8) for one in columns if len(one) == 4 and re.fullmatch("[0-7]+", one[2])}
+
+
 def _present(place: Place) -> list[str]:
-    names = FIRST[str(place.family)]
-    if place.family == "debian":
-        info = place.path("/var/lib/dpkg/info")
-        return [name for name in names if glob.glob(f"{info}/{name}.list") or glob.glob(f"{info}/{name}:*.list")]
-    query = ("rpm", "-q", "--queryformat", "%{NAME}\\n") if place.family == "redhat" else ("pacman", "-Qq")
-    there = run_command((*query, *names), seconds=SECONDS).stdout.split("\n")
-    return [name for name in names if name in there]
+    info = place.path("/var/lib/dpkg/info")
+    return [name for name in FIRST if glob.glob(f"{info}/{name}.list") or glob.glob(f"{info}/{name}:*.list")]
 
 
-def _ask(place: Place, names: Sequence[str], seconds: float) -> str:
-    command = {
-        "debian": ("dpkg", "--verify", *names),
-        "redhat": ("rpm", "-V", "--nodeps", "--noscripts", *(names or ("--all",))),
-        "archlinux": ("pacman", "-Qkk", "--quiet", *names),
-    }[str(place.family)]
+def _ask(names: Sequence[str], seconds: float) -> str:
+    command = ("dpkg", "--verify", *names)
     done: Finished = run_command(command, seconds=seconds, environment={"LC_ALL": "C"})
-    # dpkg and rpm end with 1 where something differs; pacman says what it found on standard error
-    if done.returncode not in (0, 1) and not done.stdout:
+    if done.returncode not in (0, 1) and not done.stdout:  # 1: something differs
         raise failure(command, done, "packaged files cannot be compared")
-    return done.stdout + done.stderr if place.family == "archlinux" else done.stdout
+    return done.stdout
 
 
 def _flags(line: str) -> tuple[str, str, bool]:
-    """A line of rpm's, which dpkg prints as well: ``??5?????? c /etc/x``. Returns path, what differs, settings."""
+    """A line such as ``??5?????? c /etc/x``. Returns path, what differs, settings."""
     match = _LINE.match(line)
     if not match:
         return "", "", False
     path, settings = match["path"], match["kind"] == "c"
     if match["flags"] == "missing":
         return path.partition(" (")[0], "missing", settings
-    return path, ", ".join(dict.fromkeys(_RPM[flag] for flag in match["flags"] if flag in _RPM)), settings
-
-
-def _pacman(line: str) -> tuple[str, str, bool]:
-    match = _PACMAN.match(line)
-    if not match:
-        return "", "", False
-    kinds = {"Permissions": "mode", "UID": "owner", "GID": "group", "Size": "content", "SHA256": "content"}
-    what = match["what"].split(" ")[0]
-    gone = "No such file" in match["what"]
-    return match["path"], "missing" if gone else kinds.get(what, ""), line.startswith("backup file")
+    return path, ", ".join(dict.fromkeys(_FLAGS[flag] for flag in match["flags"] if flag in _FLAGS)), settings

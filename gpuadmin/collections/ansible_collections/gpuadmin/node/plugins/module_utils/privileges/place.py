@@ -12,7 +12,7 @@ from gpuadmin.common.records.audits import Privilege, PrivilegesOrder, Rank
 from ..errors import NodeError
 from ..fields import CONTROL, FIRST_HUMAN_UID, quoted
 from ..paths import STATE
-from ..system import family, os_release
+from ..system import is_debian, os_release
 
 MOST = 60  # findings of one part; what is more is counted
 LONGEST = 240  # characters of a finding's words
@@ -24,7 +24,7 @@ DIFFERS: Final = "differs"
 class Place:
     """``admin``: the account that gpuadmin logs in as. ``declared``: others who may be root by the site. ``keys``:
     those of the site's admins who have sudo, by name, as ``type base64``. ``aside``: directories of people's files,
-    which are not walked. ``family``: debian, redhat, archlinux. ``root``: where the host's files are; tests have
+    which are not walked. ``debian``: whether dpkg knows its packages. ``root``: where the host's files are; tests have
     another one.
     """
 
@@ -32,7 +32,7 @@ class Place:
     declared: frozenset[str] = frozenset()
     keys: Mapping[str, frozenset[str]] = field(default_factory=dict)
     aside: tuple[str, ...] = ()
-    family: str | None = None
+    debian: bool = True
     state: str = STATE
     root: str = "/"
 
@@ -71,7 +71,7 @@ def build_place(order: PrivilegesOrder) -> Place:
             if one.sudo and one.name in order.declared
         },
         aside=tuple(one for one in named if not one.startswith(tuple(f"{other}/" for other in named))),
-        family=family(os_release()),
+        debian=is_debian(os_release()),
         state=order.state_directory,
     )
 

@@ -83,7 +83,7 @@ def programs(place: Place, seconds: float = SECONDS, mountinfo: str | None = Non
         if path not in known:  # guard: a setuid program that no package owns is not overlooked
             found.append(Found(path, f"has {what}, and no package owns it"))
         # guard: a packaged program that became setuid is not overlooked
-        elif place.family == "debian" and os.path.basename(path) not in KNOWN and path not in given:
+        elif os.path.basename(path) not in KNOWN and path not in given:
             found.append(Found(path, f"has {what}; its package is not known to ship it so"))
     found += _without(place, given)
     return found, aside
@@ -128,11 +128,11 @@ def _but(paths: Sequence[str]) -> list[str]:
 
 
 def closed(place: Place, seconds: float = SECONDS) -> list[Found]:
-    """Programs of packages that a service owns, or that people cannot run: dpkg does not know owners and modes, rpm and
-    pacman do.
+    """Programs of packages that a service owns, or that people cannot run: dpkg does not know owners and
+    modes.
     """
     tops = [one for one in (place.path("/usr/bin"), place.path("/usr/sbin")) if os.path.isdir(one)]
-    if place.family != "debian" or not tops:
+    if not tops:
         return []
     command = (
         "find", "-P", *tops, "-xdev", "-type", "f", "!", "-perm", "/6000",

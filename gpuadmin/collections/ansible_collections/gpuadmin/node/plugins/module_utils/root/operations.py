@@ -14,7 +14,7 @@ from ..answering import answer
 from ..errors import NodeError
 from ..operation import operation
 from ..paths import STATE
-from ..system import family, installed_packages, os_release
+from ..system import installed_packages, is_debian, os_release
 from .session import UNIT, close_session, open_session
 from .tree import enabled, execute, masked, plan, run_after, validate
 
@@ -119,8 +119,7 @@ def _named(document: FilesOrder) -> list[str]:
 class PackagesOrder:
     """Install packages of the distribution.
 
-    Installs what is missing with the distribution's own program (apt-get, dnf or pacman), never upgrades or
-    removes.
+    Installs what is missing by apt-get, never upgrades or removes.
     A root that is read-only by its btrfs property is opened for it, and closed again.
     The installation runs in the unit ``gpuadmin-packages.service``, so it is not cut in the middle when the
     controller is interrupted; the next run waits for it.
@@ -142,12 +141,11 @@ class PackagesOrder:
 def ensure_packages(document: PackagesOrder, check: bool) -> Answer:
     from . import packages  # what it imports is nothing that `files` waits for
 
-    kin = family(os_release())
-    if kin is None:
+    if not is_debian(os_release()):
         raise NodeError("gpuadmin does not know this distribution")
     if not check:
         packages.wait_for_another(document.timeout)
-    installed = set(installed_packages(kin))
+    installed = set(installed_packages())
     missing = [name for name in dict.fromkeys(document.names) if name not in installed]
     # an installation includes it, and some distributions enable what they install
     sleeping = [] if missing else packages.disabled(document.enable)
@@ -155,14 +153,14 @@ def ensure_packages(document: PackagesOrder, check: bool) -> Answer:
         open_session(document.timeout + 60)
         try:
             if missing:
-                packages.install(kin, missing, refresh=document.refresh, timeout=document.timeout,
+                packages.install(missing, refresh=document.refresh, timeout=document.timeout,
                                  bare=not document.recommended)  # fmt: skip
             if late := packages.disabled(document.enable):
                 packages.enable(late)
         finally:
             close_session()
     elif missing and not document.refresh:
-        packages.simulate(kin, missing)
+        packages.simulate(missing)
     done = [f"install {name}" for name in missing] + [f"enable {name}" for name in sleeping]
     return Answer(done, diff={"before": "", "after": "".join(f"{name}\n" for name in [*missing, *sleeping])})
 

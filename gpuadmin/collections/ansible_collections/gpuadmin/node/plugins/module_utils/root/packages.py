@@ -1,4 +1,4 @@
-"""Installs packages of the distribution with its own program."""
+"""Installs packages of the distribution by apt-get."""
 
 from __future__ import annotations
 
@@ -18,24 +18,12 @@ APT = (
     "apt-get", "--yes", "--quiet", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold",
     "-o", "DPkg::Lock::Timeout=600",
 )  # fmt: skip
-REFRESH = {
-    "debian": (*APT, "update"),
-    "redhat": ("dnf", "--assumeyes", "makecache"),
-    # A new index with old packages is what Arch Linux calls a partial upgrade, and does not support.
-    "archlinux": (),
-}
-INSTALL = {
-    "debian": (
-        *APT,
-        "install",
-        "--no-remove",  # guard: an installation removes no package
-    ),
-    "redhat": ("dnf", "--assumeyes", "install"),
-    "archlinux": ("pacman", "--noconfirm", "--sync", "--needed"),
-}
-#: An option of an installation: nothing that is only recommended.
-BARE = {"debian": ("--no-install-recommends",), "redhat": ("--setopt=install_weak_deps=False",), "archlinux": ()}
-SIMULATE = {"debian": (*INSTALL["debian"], "--simulate")}
+REFRESH = (*APT, "update")
+INSTALL = (
+    *APT,
+    "install",
+    "--no-remove",  # guard: an installation removes no package
+)
 
 
 @dataclass(frozen=True)
@@ -69,34 +57,34 @@ def wait_for_another(timeout: int) -> None:
 def last_words(text: str) -> str:
     """The lines of a package manager's output that say what is wrong."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("E:", "Error:", "error:", "No match for"))]
+    errors = [line for line in lines if line.startswith(("E:",))]
     return " ".join(errors or lines[-3:])
 
 
-def without_index(kin: str) -> bool:
+def without_index() -> bool:
     """Whether the index of packages was never fetched, as in an image for virtual machines."""
-    return kin == "debian" and not glob.glob("/var/lib/apt/lists/*Packages*")
+    return not glob.glob("/var/lib/apt/lists/*Packages*")
 
 
-def install(kin: str, names: Sequence[str], *, refresh: bool, timeout: int, bare: bool = False) -> None:
+def install(names: Sequence[str], *, refresh: bool, timeout: int, bare: bool = False) -> None:
     """Install packages; fetch the index first if asked to, and once if the old one does not work. `bare`: nothing that
     is only recommended."""
-    if (refresh or without_index(kin)) and REFRESH[kin]:
-        result = in_unit(REFRESH[kin], timeout)
+    if refresh or without_index():
+        result = in_unit(REFRESH, timeout)
         if result.status != 0:
             raise NodeError(f"the index of packages cannot be fetched: {last_words(result.output)}")
-    command = (*INSTALL[kin], *(BARE[kin] if bare else ()), *names)
+    command = (*INSTALL, *(("--no-install-recommends",) if bare else ()), *names)
     result = in_unit(command, timeout)
-    if result.status != 0 and REFRESH[kin] and in_unit(REFRESH[kin], timeout).status == 0:
+    if result.status != 0 and in_unit(REFRESH, timeout).status == 0:
         result = in_unit(command, timeout)
     if result.status != 0:
         raise NodeError(f"{' '.join(names)} cannot be installed: {last_words(result.output)}")
 
 
-def simulate(kin: str, names: Sequence[str]) -> None:
+def simulate(names: Sequence[str]) -> None:
     """Try an installation, where that can be done without the index. Raises NodeError with what keeps it."""
-    if kin in SIMULATE and not without_index(kin):
-        result = Done(**program({"command": (*SIMULATE[kin], *names)}))
+    if not without_index():
+        result = Done(**program({"command": (*INSTALL, "--simulate", *names)}))
         if result.status != 0:
             raise NodeError(f"{' '.join(names)} could not be installed: {last_words(result.output)}")
 

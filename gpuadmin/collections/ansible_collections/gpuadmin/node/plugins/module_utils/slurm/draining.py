@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuadmin.common.waiting import FOR_NOW, FULL, PASSING, SICK, settled
 
@@ -61,6 +61,9 @@ def _differs(node: Mapping[str, str], wanted: Wanted, reason: str) -> bool:
 
 def close(node: str, found: health.Health) -> str:
     """Have the queue send a node no job where it should take none, or jobs again. Returns why; empty: no reason."""
+    # guard: a check of the site's own does not close a whole queue
+    if found.lasting and _is_widespread(node, found):
+        found = replace(found, sick=[one for one in found.sick if one.passes])
     wanted = _wanted(node, found)
     if wanted is None:
         return ""
@@ -70,6 +73,23 @@ def close(node: str, found: health.Health) -> str:
     except (NodeError, OSError) as error:  # a controller that is away is asked again in a minute
         print(f"Error: {in_words(error)}")
     return "" if wanted.resume else f"{wanted.mark} {wanted.reason}"
+
+
+def _is_widespread(node: str, found: health.Health) -> bool:
+    """Whether nothing that lasts is wrong but what a check of the site's own says, which has closed half of the queue's
+    nodes already: then the check is broken, or what all nodes share. A queue that does not say has not."""
+    if any(one not in found.own for one in found.lasting):
+        return False
+    check = found.lasting[0].words.partition(":")[0]
+    try:
+        nodes = {one["name"]: one["reason"] for one in queue.nodes(queue.ask(queue.NODES))}
+    except NodeError:
+        return False
+    closed = [name for name, reason in nodes.items() if name != node and reason.startswith(f"{SICK} {check}:")]
+    if not closed or 2 * len(closed) < len(nodes):
+        return False
+    print(f"{node} stays open: {found.lasting[0].words}. Half of the nodes are closed for {check}, which may be wrong")
+    return True
 
 
 def _wanted(node: str, found: health.Health) -> Wanted | None:

@@ -64,8 +64,9 @@ def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
     """Grant a job's GPUs to its person, and return what was done. Raises NodeError, which drains the node."""
     # drained by us, with words, before slurmd does it: what passes by itself then ends that drain
     node = health.look_at_node(places, health.BURST)
-    if node.words:  # guard: no job begins on a node that is sick or full
-        raise NodeError(f"job {job.id}: {job.node} takes no jobs: {draining.close(job.node, node)}")
+    # guard: no job begins on a node that is sick or full
+    if node.words and (why := draining.close(job.node, node)):
+        raise NodeError(f"job {job.id}: {job.node} takes no jobs: {why}")
     # before the locks: slurmctld may take its time
     share = slice_limits.ask(job.id, job.node, places.command)
     # seen after slurmctld was killed while a job ended: slurmd names none, and the job's own cgroup has them

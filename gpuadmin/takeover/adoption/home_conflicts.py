@@ -17,7 +17,7 @@ from gpuadmin.takeover.adoption.seen import Host, home_root, plain_path
 _MOST_SHOWN = 10
 
 
-def on_node(host: Host, homes: Homes, own_homes: Mapping[str, Own]) -> Iterator[Conflict]:
+def find_on_node(host: Host, homes: Homes, own_homes: Mapping[str, Own]) -> Iterator[Conflict]:
     """What is at the homes' place on a node: others' disks, or homes of its own. `own_homes`: whose these are."""
     place = host.homes(homes.path)
     if place is None:
@@ -42,9 +42,9 @@ def on_node(host: Host, homes: Homes, own_homes: Mapping[str, Own]) -> Iterator[
             "stops",
             (host.name,),
             remedies=(
-                *(_moving(homes) if own else ()),
+                *(_list_moving_commands(homes) if own else ()),
                 on([host.name]),
-                *(_automounted(homes.path) if automounter or host.active("autofs.service") else ()),
+                *(_list_automounter_commands(homes.path) if automounter or host.active("autofs.service") else ()),
                 *(() if automounter else (
                     f"umount {word(homes.path)}        # {after}; and its line out of /etc/fstab",
                 )),
@@ -60,18 +60,18 @@ def on_node(host: Host, homes: Homes, own_homes: Mapping[str, Own]) -> Iterator[
             "stops",
             (host.name,),
             tuple(name for name in names if USER_NAME.fullmatch(name)),
-            tuple(_commands(host, homes, names, own_homes)),
+            tuple(_list_commands(host, homes, names, own_homes)),
         )
 
 
-def _moving(homes: Homes) -> tuple[str, str]:
+def _list_moving_commands(homes: Homes) -> tuple[str, str]:
     return (
         f"gpuadmin provision --limit {word(homes.server or 'STORAGE')}",
         f"gpuadmin move-homes --check        # then without --check: {the_page('move-homes')}",
     )
 
 
-def _automounted(path: str) -> tuple[str, str]:
+def _list_automounter_commands(path: str) -> tuple[str, str]:
     """umount ends no automounter: it mounts again for whoever looks."""
     return (
         f"grep -n {word(path)} /etc/auto.master /etc/auto.master.d/*.autofs        # take its line out, with nobody"
@@ -80,10 +80,10 @@ def _automounted(path: str) -> tuple[str, str]:
     )
 
 
-def _commands(host: Host, homes: Homes, names: list[str], own_homes: Mapping[str, Own]) -> Iterator[str]:
+def _list_commands(host: Host, homes: Homes, names: list[str], own_homes: Mapping[str, Own]) -> Iterator[str]:
     """What brings a node's homes to the storage host, and whose are left."""
     own = [one for one in names if one in own_homes and host.name in own_homes[one].nodes]
-    yield from _moving(homes) if own else ()
+    yield from _list_moving_commands(homes) if own else ()
     left = [name for name in names if name not in own]
     held = [name for name in left if f"{homes.path}/{name}" in host.holders]
     if held:
@@ -102,7 +102,7 @@ def _commands(host: Host, homes: Homes, names: list[str], own_homes: Mapping[str
             yield f"mkdir -p -m 0700 {before} && mv -n {word(f'{homes.path}/{one}')} {before}/"
 
 
-def disk(host: Host, homes: Homes) -> Iterator[Conflict]:
+def find_wrong_disk(host: Host, homes: Homes) -> Iterator[Conflict]:
     """What the homes are on, on the host that serves them."""
     found = None if homes.export is None else host.disk(homes.export)
     if found is None:
@@ -126,10 +126,10 @@ def disk(host: Host, homes: Homes) -> Iterator[Conflict]:
         )
 
 
-def odd(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
+def find_odd(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
     """Homes elsewhere, those that are links, and entries that are nobody's home by their name."""
-    yield from _elsewhere(host, homes, people)
-    yield from _unseen(host)
+    yield from _find_elsewhere(host, homes, people)
+    yield from _find_unseen(host)
     known = {one["uid"] for one in host.listed("accounts")} | {0}
     for root in host.listed("homes"):
         if root["network"] or root["path"] != homes.path:
@@ -141,7 +141,7 @@ def odd(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
             whose = host.holders.get(path, [])
             link = entry.get("link")
             if whose and link:
-                yield _linked(host, path, whose, link)
+                yield _describe_link(host, path, whose, link)
             elif not (whose and entry["kind"] == "directory"):
                 owner = entry["owner"] or f"uid {entry['uid']}"
                 look = f"ls -lab {word(root['path'])}        # then move it to whom it belongs, or away"
@@ -156,7 +156,7 @@ def odd(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
                 )
 
 
-def _elsewhere(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
+def _find_elsewhere(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
     """Whose home is not where provision has it. On the host that serves homes what it serves is where it belongs."""
     served = homes.export if host.name == homes.server else None
     elsewhere = {
@@ -190,7 +190,7 @@ def _elsewhere(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
     )
 
 
-def _linked(host: Host, path: str, whose: list[str], link: Mapping[str, Any]) -> Conflict:
+def _describe_link(host: Host, path: str, whose: list[str], link: Mapping[str, Any]) -> Conflict:
     """A home whose place has a link, since a disk was full once."""
     name, old, new = whose[0], plain_path(link["leads"]), f"{path}.moved"
     sure = len(whose) == 1 and link["leads"].startswith("/") and not set("?…") & set(old)
@@ -214,7 +214,7 @@ def _linked(host: Host, path: str, whose: list[str], link: Mapping[str, Any]) ->
     )
 
 
-def on_server(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
+def find_on_server(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
     """Homes in the storage host's own directory of homes, beside those that it serves."""
     root = host.homes(homes.path)
     if root is None or root["network"] or homes.export in (None, homes.path) or not root["entries"]:
@@ -249,7 +249,7 @@ def on_server(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
         )  # fmt: skip
 
 
-def _unseen(host: Host) -> Iterator[Conflict]:
+def _find_unseen(host: Host) -> Iterator[Conflict]:
     """Homes that root cannot look at: most often their person has mounted something over them."""
     for root in host.listed("homes"):
         for entry in root["entries"]:
@@ -273,7 +273,7 @@ def _article(kind: str) -> str:
     return {"other": "something", "directory": "a directory", "link": "a symbolic link", "file": "a file"}[kind]
 
 
-def owners(host: Host, homes: Homes, elsewhere: Collection[int]) -> Iterator[Conflict]:
+def find_owners(host: Host, homes: Homes, elsewhere: Collection[int]) -> Iterator[Conflict]:
     """People whom the host has from elsewhere than its own files, and owners whom nobody knows.
 
     `elsewhere`: the uids of accounts on any host.

@@ -10,10 +10,11 @@ from gpuadmin.takeover.adoption.conflict import Conflict, on, several, word
 from gpuadmin.takeover.adoption.seen import Host
 
 _GROUPS = ("sudo", "wheel", "admin", "root", "lxd", "incus-admin", "libvirt", "disk", "shadow")
+_Range = tuple[str, int, int]
 _INCLUDE = "Include /etc/ssh/sshd_config.d/*.conf"
 
 
-def docker(host: Host) -> Iterator[Conflict]:
+def find_docker(host: Host) -> Iterator[Conflict]:
     members = host.members("docker")
     if members:
         yield Conflict(
@@ -23,7 +24,7 @@ def docker(host: Host) -> Iterator[Conflict]:
             "stops",
             (host.name,),
             tuple(sorted(members)),
-            (on([host.name]), *_leave_group(host, "docker", sorted(members))),
+            (on([host.name]), *_list_leave_commands(host, "docker", sorted(members))),
         )
     docker = host.part("docker")
     active = [unit for unit in ("docker.service", "docker.socket", "containerd.service") if host.active(unit)]
@@ -53,7 +54,7 @@ def docker(host: Host) -> Iterator[Conflict]:
     )
 
 
-def _leave_group(host: Host, group: str, members: Sequence[str]) -> list[str]:
+def _list_leave_commands(host: Host, group: str, members: Sequence[str]) -> list[str]:
     """What takes people out of a group; whose first one it is gets one of their own."""
     named, first = host.named_in(group), host.first_in(group)
     own = (
@@ -64,7 +65,7 @@ def _leave_group(host: Host, group: str, members: Sequence[str]) -> list[str]:
     return [*lines, *several([one for one in members if one in first], own)]
 
 
-def subids(host: Host) -> Iterator[Conflict]:
+def find_subids(host: Host) -> Iterator[Conflict]:
     ranges = host.part("subids")
     if ranges is None:
         return
@@ -80,7 +81,7 @@ def subids(host: Host) -> Iterator[Conflict]:
                 remedies=(on([host.name]), f"sed -n l /etc/{kind}        # then correct the line"),
             )
         whole = sorted((one for one in ranges[kind] if one["start"] is not None and one["count"]), key=_start)
-        for left, right in overlaps([(one["name"], one["start"], one["count"]) for one in whole]):
+        for left, right in find_overlaps([(one["name"], one["start"], one["count"]) for one in whole]):
             yield Conflict(
                 "subordinate ids overlap",
                 f"/etc/{kind}: {left[0]} has {_span(left)} and {right[0]} {_span(right)}: each can become the other"
@@ -101,11 +102,11 @@ def _start(one: Mapping[str, int]) -> int:
     return one["start"]
 
 
-def _span(one: tuple[str, int, int]) -> str:
+def _span(one: _Range) -> str:
     return f"{one[1]}-{one[1] + one[2] - 1}"
 
 
-def overlaps(ranges: Sequence[tuple[str, int, int]]) -> Iterator[tuple[tuple[str, int, int], tuple[str, int, int]]]:
+def find_overlaps(ranges: Sequence[_Range]) -> Iterator[tuple[_Range, _Range]]:
     """Given (name, start, count) in the order of their starts, yield the pairs of two people's that overlap.
 
     Each range is compared with the one before it that goes furthest, so there are no more pairs than ranges.
@@ -118,7 +119,7 @@ def overlaps(ranges: Sequence[tuple[str, int, int]]) -> Iterator[tuple[tuple[str
             furthest = one
 
 
-def sudo(host: Host, admins: Sequence[str]) -> Iterator[Conflict]:
+def find_sudo(host: Host, admins: Sequence[str]) -> Iterator[Conflict]:
     for one in host.listed("sudo") if host.without_root is None else ():  # nobody else can read its rules
         yield Conflict(
             "sudo by hand",
@@ -137,7 +138,7 @@ def sudo(host: Host, admins: Sequence[str]) -> Iterator[Conflict]:
                 "decide",
                 (host.name,),
                 tuple(members),
-                (on([host.name]), *_leave_group(host, name, members), "# or name who may be: `protected`"),
+                (on([host.name]), *_list_leave_commands(host, name, members), "# or name who may be: `protected`"),
             )
     roots = sorted(one["name"] for one in host.listed("accounts") if one["uid"] == 0 and one["name"] != "root")
     if roots:
@@ -151,12 +152,7 @@ def sudo(host: Host, admins: Sequence[str]) -> Iterator[Conflict]:
         )
 
 
-def _unit(host: Host) -> str:
-    system = host.part("system")
-    return "ssh" if system is None or system["family"] in ("debian", None) else "sshd"
-
-
-def sshd(host: Host) -> Iterator[Conflict]:
+def find_sshd(host: Host) -> Iterator[Conflict]:
     sshd = host.part("sshd")
     if sshd is None:
         return
@@ -169,7 +165,7 @@ def sshd(host: Host) -> Iterator[Conflict]:
             remedies=(
                 on([host.name]),
                 "grep -H . /etc/ssh/sshd_config.d/*.conf        # what holds from then on: read it first",
-                f"sed -i '1i {_INCLUDE}' /etc/ssh/sshd_config && sshd -t && systemctl reload {_unit(host)}",
+                f"sed -i '1i {_INCLUDE}' /etc/ssh/sshd_config && sshd -t && systemctl reload ssh",
             ),
         )
     command = [one for one in sshd["settings"].get("authorizedkeyscommand", ()) if one != "none"]

@@ -15,34 +15,34 @@ from gpuadmin.takeover.adoption.people import UNREADABLE, People, Person, by_uid
 from gpuadmin.takeover.adoption.seen import INSTALLERS, Host
 
 
-def conflicts(hosts: Sequence[Host], people: People, settings: Settings) -> list[Conflict]:
+def find_people_conflicts(hosts: Sequence[Host], people: People, settings: Settings) -> list[Conflict]:
     """Everything about people that an admin has to know, one entry for what is the same of many."""
     return [
-        *_uids(people),
-        *_names(people, hosts, settings),
-        *_groups(people, hosts),
-        *_taken(people, hosts),
-        *_closed(people),
-        *_ends(people),
-        *_passwords(people),
-        *_keys(people, hosts),
+        *_find_uids(people),
+        *_find_names(people, hosts, settings),
+        *_find_groups(people, hosts),
+        *_find_taken(people, hosts),
+        *_find_closed(people),
+        *_find_ends(people),
+        *_find_passwords(people),
+        *_find_keys(people, hosts),
         *_find_undecided(people, hosts),
-        *_texts(people),
-        *_services(people, hosts),
-        *_shells(people, settings),
+        *_find_texts(people),
+        *_find_services(people, hosts),
+        *_find_shells(people, settings),
     ]
 
 
-def _uids(people: People) -> Iterator[Conflict]:
+def _find_uids(people: People) -> Iterator[Conflict]:
     """Who has another uid on some host than users.yml says; two who have each other's are one entry."""
     persons = people.persons
     swapped: set[str] = set()
     for _uid, whose in by_uid(persons):
         for one in sorted(whose):
             for other in sorted(whose):
-                if one < other and not {one, other} & swapped and _swap(persons[one], persons[other]):
+                if one < other and not {one, other} & swapped and _are_swapped(persons[one], persons[other]):
                     swapped |= {one, other}
-                    yield _swapped(persons[one], persons[other])
+                    yield _describe_swap(persons[one], persons[other])
     for person in persons.values():
         if person.name in swapped or person.uid is None:
             continue
@@ -75,12 +75,12 @@ def _uids(people: People) -> Iterator[Conflict]:
         )
 
 
-def _swap(one: Person, other: Person) -> bool:
+def _are_swapped(one: Person, other: Person) -> bool:
     """Whether two people have each other's uid: each on some host what the other has on another."""
     return len(set(one.uids.values()) & set(other.uids.values())) > 1
 
 
-def _swapped(one: Person, other: Person) -> Conflict:
+def _describe_swap(one: Person, other: Person) -> Conflict:
     hosts = {host for person in (one, other) for host, uid in person.uids.items() if uid != person.uid}
     return Conflict(
         "uid swapped",
@@ -104,7 +104,7 @@ def _where(person: Person) -> str:
     return ", ".join(f"{uid} on {', '.join(names)}" for uid, names in sorted(hosts.items()))
 
 
-def _names(people: People, hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
+def _find_names(people: People, hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
     for person in people.persons.values():
         if person.refused is not None:
             old = word(person.name)
@@ -126,11 +126,11 @@ def _names(people: People, hosts: Sequence[Host], settings: Settings) -> Iterato
                 (person.name,),
                 (*remedies, "# or put the name under `protected` in gpuadmin.yml, where it is a service's"),
             )
-    yield from _low(hosts, settings)
-    yield from _aside(people, hosts, settings)
+    yield from _find_low(hosts, settings)
+    yield from _find_aside(people, hosts, settings)
 
 
-def _low(hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
+def _find_low(hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
     """People by all but their uid: nobody with a shell and a home is passed over."""
     whose: dict[tuple[str, int, str], list[str]] = {}
     for host in hosts:
@@ -149,7 +149,7 @@ def _low(hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
         )
 
 
-def _aside(people: People, hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
+def _find_aside(people: People, hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
     homes: dict[str, list[str]] = {}
     for host in hosts:
         for path in host.holders.keys() & host.entries.keys():
@@ -173,7 +173,7 @@ def _aside(people: People, hosts: Sequence[Host], settings: Settings) -> Iterato
         )
 
 
-def _groups(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+def _find_groups(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
     """Who has no group of their own with their uid as its gid."""
     without: dict[str, list[str]] = {}
     other: dict[str, list[str]] = {}
@@ -187,7 +187,7 @@ def _groups(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
                 other.setdefault(person.name, []).append(host.name)
             elif account["gid"] != account["uid"]:
                 without.setdefault(person.name, []).append(host.name)
-    for name_hosts, names in _same(other).items():
+    for name_hosts, names in _group_same(other).items():
         yield Conflict(
             "gid differs",
             f"{listed(names)}: the group of their name has another gid than their uid, and provision refuses it",
@@ -196,7 +196,7 @@ def _groups(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
             tuple(names),
             tuple(f"gpuadmin renumber {' '.join(map(word, names))}{more}" for more in (" --check", "")),
         )
-    for name_hosts, names in _same(without).items():
+    for name_hosts, names in _group_same(without).items():
         yield Conflict(
             "group differs",
             f"{listed(names)}: the first group is not one of their own with the uid as its gid, which provision makes"
@@ -207,7 +207,7 @@ def _groups(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
         )
 
 
-def _taken(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+def _find_taken(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
     """Whose uid is the gid of another group: a person's own group has their uid as its gid."""
     uids = {person.uid: person.name for person in people.persons.values() if person.user is not None}
     names = set(uids.values())
@@ -228,14 +228,14 @@ def _taken(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
                 )
 
 
-def _closed(people: People) -> Iterator[Conflict]:
+def _find_closed(people: People) -> Iterator[Conflict]:
     """Whom a verb of gpuadmin keeps out that has not ended; their ends and passwords are told as they were before."""
     for verb in ("renumber", "move-homes"):
         whose = {
             person.name: [host for host, one in person.accounts.items() if one.get("closed") == verb]
             for person in people.persons.values()
         }
-        for hosts, names in _same({name: ones for name, ones in whose.items() if ones}).items():
+        for hosts, names in _group_same({name: ones for name, ones in whose.items() if ones}).items():
             yield Conflict(
                 "kept out",
                 f"{listed(names)}: gpuadmin {verb} has closed their accounts and has not ended",
@@ -246,7 +246,7 @@ def _closed(people: People) -> Iterator[Conflict]:
             )
 
 
-def _ends(people: People) -> Iterator[Conflict]:
+def _find_ends(people: People) -> Iterator[Conflict]:
     over: dict[str, list[str]] = {}
     for person in people.persons.values():
         days = last_days(person)
@@ -264,7 +264,7 @@ def _ends(people: People) -> Iterator[Conflict]:
             )
         elif known:
             over[person.name] = sorted(known)
-    for hosts, names in _same(over).items():
+    for hosts, names in _group_same(over).items():
         ends = ", ".join(f"{name} {last_day(people.persons[name])}" for name in names[:10])
         yield Conflict(
             "account ends",
@@ -276,7 +276,7 @@ def _ends(people: People) -> Iterator[Conflict]:
         )
 
 
-def _passwords(people: People) -> Iterator[Conflict]:
+def _find_passwords(people: People) -> Iterator[Conflict]:
     """Who was shut out by hand, and who has no password at all."""
     states: tuple[tuple[str, str, str, Level, str], ...] = (
         (
@@ -291,7 +291,7 @@ def _passwords(people: People) -> Iterator[Conflict]:
             person.name: [host for host, one in person.accounts.items() if one["password"] == state]
             for person in people.persons.values()
         }
-        for hosts, names in _same({name: ones for name, ones in whose.items() if ones}).items():
+        for hosts, names in _group_same({name: ones for name, ones in whose.items() if ones}).items():
             yield Conflict(kind, f"{listed(names)}: {words}", level, hosts, tuple(names), _on(hosts, command, names))
 
 
@@ -300,7 +300,7 @@ def _on(hosts: Sequence[str], command: str, names: Sequence[str]) -> tuple[str, 
     return tuple(lines) if command.startswith("gpuadmin") else (on(hosts), *lines)
 
 
-def _keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+def _find_keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
     for host in hosts:
         for name, keys in (host.part("keys") or {}).items():
             if name not in people.persons:
@@ -328,7 +328,7 @@ def _keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
             tuple(names),
             ("# ask whose it is", *several(names[:1], "gpuadmin change-user {} --add-key FILE.pub")),
         )
-    yield from _unread_keys(people, hosts)
+    yield from _find_unread_keys(people, hosts)
     without = [person.name for person in people.persons.values() if person.user is not None and not person.user.keys]
     if without and not any(host.without_root for host in hosts):
         yield Conflict(
@@ -343,7 +343,7 @@ def _keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
         )
 
 
-def _unread_keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+def _find_unread_keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
     """What is in files of keys and no key, and files that could not be read, by why."""
     odd: dict[str, dict[str, list[str]]] = {}
     closed: dict[str, dict[str, list[str]]] = {}
@@ -355,11 +355,11 @@ def _unread_keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
             if name in people.persons and keys["problem"] and host.without_root is None:
                 closed.setdefault(keys["problem"], {}).setdefault(name, []).append(host.name)
     for why, whose in sorted(odd.items()):
-        for where, names in _same(whose).items():
+        for where, names in _group_same(whose).items():
             words = f"{listed(names)}: of a line in a file of keys: {why}; sshd passes it over"
             yield Conflict("key damaged", words, "note", where, tuple(names))
     for why, whose in sorted(closed.items()):
-        for where, names in _same(whose).items():
+        for where, names in _group_same(whose).items():
             words = f"{listed(names)}: a file of keys could not be read ({why}): what is in it is not in users.yml"
             yield Conflict("keys not read", words, "decide", where, tuple(names))
 
@@ -416,13 +416,13 @@ def _describe_hosts(hosts: Sequence[str], people: People, asked: Collection[str]
     return listed(hosts) + not_there + (f" (not known of {listed(unknown)})" if unknown else "")
 
 
-def _texts(people: People) -> Iterator[Conflict]:
+def _find_texts(people: People) -> Iterator[Conflict]:
     whose = {
         person.name: [host for host, one in person.accounts.items() if UNREADABLE in one["gecos"]]
         for person in people.persons.values()
         if person.user is not None and not person.user.note
     }
-    for hosts, names in _same({name: ones for name, ones in whose.items() if ones}).items():
+    for hosts, names in _group_same({name: ones for name, ones in whose.items() if ones}).items():
         yield Conflict(
             "full name not read",
             f"{listed(names)}: the full name in passwd is neither UTF-8 nor EUC-KR, so users.yml has none; mails begin"
@@ -434,7 +434,7 @@ def _texts(people: People) -> Iterator[Conflict]:
         )
 
 
-def _services(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+def _find_services(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
     """Who may be a service: a unit runs as them, or nobody has logged in with it for a year on any host."""
     idle: dict[str, list[str]] = {}
     days: dict[str, list[int]] = {}
@@ -453,7 +453,7 @@ def _services(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
     whose = {
         name: ones for name, ones in idle.items() if len(days.get(name, ())) == len(ones) and min(days[name]) > 365
     }
-    for where, names in _same(whose).items():
+    for where, names in _group_same(whose).items():
         ago = ", ".join(f"{name} for {min(days[name])} days" for name in names[:10])
         words = f"{listed(names)}: no login for a year ({ago}). Is it a person? {_IF_SERVICE}"
         yield Conflict("person or service", words, "decide", where, tuple(names))
@@ -462,14 +462,14 @@ def _services(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
 _IF_SERVICE = "A service's name goes out of users.yml and under `protected` in gpuadmin.yml"
 
 
-def _shells(people: People, settings: Settings) -> Iterator[Conflict]:
+def _find_shells(people: People, settings: Settings) -> Iterator[Conflict]:
     usual = settings.accounts.shell
     whose: dict[str, list[str]] = {}
     for person in people.persons.values():
         other = [host for host, one in person.accounts.items() if one["shell"] != usual]
         if other and person.user is not None:
             whose[person.name] = other
-    for hosts, names in _same(whose).items():
+    for hosts, names in _group_same(whose).items():
         yield Conflict(
             "shell differs",
             f"{listed(names)}: provision sets the login shell of everybody to {usual} (accounts.shell); a file such as"
@@ -480,7 +480,7 @@ def _shells(people: People, settings: Settings) -> Iterator[Conflict]:
         )
 
 
-def _same(whose: Mapping[str, Sequence[str]]) -> dict[tuple[str, ...], list[str]]:
+def _group_same(whose: Mapping[str, Sequence[str]]) -> dict[tuple[str, ...], list[str]]:
     """Given the hosts of each name, return the names that have the same hosts together."""
     found: dict[tuple[str, ...], list[str]] = {}
     for name, hosts in sorted(whose.items()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpuadmin.common.text import the_page
-from gpuadmin.takeover.adoption import of_homes, of_root, own_homes
+from gpuadmin.takeover.adoption import home_conflicts, own_homes, root_conflicts
 from gpuadmin.takeover.adoption.conflict import Conflict, word
 from gpuadmin.takeover.adoption.earlier import merged
 from gpuadmin.takeover.adoption.groups import Grouped, Homes
@@ -13,7 +13,7 @@ from gpuadmin.takeover.adoption.people import People
 from gpuadmin.takeover.adoption.seen import Host
 
 
-def conflicts(
+def find_host_conflicts(
     hosts: Sequence[Host], groups: Mapping[str, Grouped], homes: Homes, people: People, admins: Sequence[str]
 ) -> list[Conflict]:
     """Everything about hosts that an admin has to know. `admins`: who is meant to be root."""
@@ -23,25 +23,25 @@ def conflicts(
     found: list[Conflict] = [*own_homes.several(on_nodes, homes)]
     for host in hosts:
         node = "gpu" in groups[host.name].groups
-        found += _unread(host)
-        found += _system(host)
+        found += _find_unread(host)
+        found += _find_system(host)
         if node:
-            found += of_homes.on_node(host, homes, on_nodes)
-            found += of_root.docker(host)
-            found += _root(host)
+            found += home_conflicts.find_on_node(host, homes, on_nodes)
+            found += root_conflicts.find_docker(host)
+            found += _find_root(host)
         if host.name == homes.server:
-            found += of_homes.disk(host, homes)
-            found += of_homes.on_server(host, homes, people)
-        found += of_homes.odd(host, homes, people)
-        found += of_homes.owners(host, homes, uids)
-        found += of_root.subids(host)
-        found += of_root.sudo(host, admins)
-        found += of_root.sshd(host)
-        found += _services(host)
+            found += home_conflicts.find_wrong_disk(host, homes)
+            found += home_conflicts.find_on_server(host, homes, people)
+        found += home_conflicts.find_odd(host, homes, people)
+        found += home_conflicts.find_owners(host, homes, uids)
+        found += root_conflicts.find_subids(host)
+        found += root_conflicts.find_sudo(host, admins)
+        found += root_conflicts.find_sshd(host)
+        found += _find_services(host)
     return merged(found)
 
 
-def _unread(host: Host) -> Iterator[Conflict]:
+def _find_unread(host: Host) -> Iterator[Conflict]:
     if host.without_root is not None:
         why = host.without_root.partition(" (at the step")[0]
         yield Conflict(
@@ -66,20 +66,19 @@ def _unread(host: Host) -> Iterator[Conflict]:
         )
 
 
-def _system(host: Host) -> Iterator[Conflict]:
+def _find_system(host: Host) -> Iterator[Conflict]:
     system = host.part("system")
-    if system is not None and (system["family"] is None or not system["systemd"]):
+    if system is not None and not (system["family"] and system["systemd"]):
         without = "" if system["systemd"] else " without systemd"
         yield Conflict(
             "system",
-            f"runs {system['name']}{without}; gpuadmin works on Debian, Red Hat and Arch Linux and their kin, with"
-            " systemd",
+            f"runs {system['name']}{without}; gpuadmin works on Debian and Ubuntu, with systemd",
             "stops",
             (host.name,),
         )
 
 
-def _root(host: Host) -> Iterator[Conflict]:
+def _find_root(host: Host) -> Iterator[Conflict]:
     root = host.part("root")
     if root is not None and root["problems"]:
         yield Conflict(
@@ -105,7 +104,7 @@ _OTHERS: Mapping[str, str] = {
 }
 
 
-def _services(host: Host) -> Iterator[Conflict]:
+def _find_services(host: Host) -> Iterator[Conflict]:
     for unit, words in _OTHERS.items():
         if host.active(unit):
             yield Conflict("another system", f"{unit}: {words}", "decide", (host.name,))

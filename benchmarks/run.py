@@ -1,0 +1,82 @@
+"""Run the benchmarks, and keep what they print for the page: `make benchmarks` (ARGS=NAME for some).
+
+    sudo .venv/bin/python benchmarks/run.py [NAME …]
+
+One after the other. benchmarks/figures.json has each one's output with the commit, the day and the load of the machine
+before it; `make docs` makes benchmarks/README.md of that. One that broke leaves what was there, and ends this with 1.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+from _checkout import ROOT
+
+FIGURES = ROOT / "benchmarks" / "figures.json"
+#: What is run of each. The long ones have the sizes that fit an hour and a half for all, on two cores.
+COMMANDS: Mapping[str, str] = {
+    "startup": "",
+    "top": "",
+    "usage_page": "",
+    "collector": "",
+    "disk_usage": "",
+    "diagnose": "",
+    "adopt": "",
+    "code_cache": "--nodes 6",
+    "add_users": "--users 30",
+    "renumber": "--files 200000 --people 1,40",
+    "wipe": "",
+    "push_image": "",
+    "relay": "",
+    "grants": "",
+    "queue": "",
+}
+
+
+def ask_git(*words: str) -> str:
+    """Return what git answers in one line, "" where there is none."""
+    done = subprocess.run(("git", *words), cwd=ROOT, check=False, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def main() -> int:
+    names = sys.argv[1:] or list(COMMANDS)
+    if unknown := [name for name in names if name not in COMMANDS]:
+        print(f"no benchmark {', '.join(unknown)}; there is {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    failed = []
+    for name in names:
+        words = [f"benchmarks/{name}.py", *shlex.split(COMMANDS[name])]
+        load, begun = os.getloadavg()[0], time.monotonic()
+        print(f"{shlex.join(words)} …", file=sys.stderr, flush=True)
+        done = subprocess.run((sys.executable, *words), cwd=ROOT, check=False, capture_output=True, text=True)
+        print(done.stdout, done.stderr, sep="\n", flush=True)
+        # 1: a promise was missed, or it broke
+        if done.returncode not in (0, 1) or "Traceback (most recent" in done.stderr or not done.stdout.strip():
+            failed.append(name)
+            continue
+        figures = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
+        figures[name] = {
+            "command": shlex.join(words),
+            "commit": ask_git("rev-parse", "--short=8", "HEAD"),
+            "date": datetime.date.today().isoformat(),
+            "minutes": round((time.monotonic() - begun) / 60, 1),
+            "load": round(load, 1),
+            "processors": os.cpu_count(),
+            "missed": done.returncode == 1,
+            "output": done.stdout.strip().replace(f"{ROOT}/", ""),
+        }
+        FIGURES.write_text(json.dumps(figures, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"failed: {', '.join(failed)}" if failed else "make docs writes the page", file=sys.stderr)
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
