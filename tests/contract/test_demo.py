@@ -146,7 +146,7 @@ def test_parts_are_chosen_by_name(demo: Any) -> None:
     everything = ["accounts", "slurm", "semester", "adopt", "images", "install"]
     assert demo.chosen([]) == everything == list(demo.PARTS) == list(demo.SHOWS)
     assert demo.chosen(["images,accounts"]) == ["accounts", "images"]
-    with pytest.raises(SystemExit, match="there is no image; there is accounts, slurm, semester, adopt, images, install"):
+    with pytest.raises(SystemExit, match=r"there is no image; there is accounts, .* images, install"):
         demo.chosen(["image"])
 
 
