@@ -33,6 +33,7 @@ SITE = Path(os.environ.get("GPUADMIN_DEMO_SITE", "demo-site")).absolute()
 LAB = os.environ.get("GPUADMIN_DEMO_LAB", "demo")
 #: Images need machines that boot: where the rest is shown on light hosts, these have a lab and a site of their own.
 GROWN_LAB = f"{LAB}-grown"
+INSTALL_LAB = f"{LAB}-install"
 MACHINES_LAB, MACHINES_SITE = f"{LAB}-images", SITE.with_name(f"{SITE.name}-images")
 #: A site of no lab's, where this machine can have none.
 PLANS_SITE = SITE.with_name(f"{SITE.name}-plans")
@@ -58,11 +59,12 @@ PARTS = {
     "semester": Part("the end of a semester, and somebody who comes back", 2, 5),
     "adopt": Part("a cluster that people have set up by hand: read, put in order, taken over", 4, 0),
     "images": Part("an image on all nodes, and one that is broken", 25, 25),
+    "install": Part("an empty machine becomes a node, from a stick", 15, 15),
 }
 #: Those that light hosts can show.
 ON_LIGHT = frozenset({"accounts", "slurm", "semester", "adopt"})
 #: Those that have a cluster of their own there, and need none of what `accounts` makes.
-OWN_CLUSTER = frozenset({"adopt", "images"})
+OWN_CLUSTER = frozenset({"adopt", "images", "install"})
 TIMES = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gpuadmin" / "demo.json"
 PEOPLE = ("minji", "jiho")
 #: A file more in the inventory: the group of the host that has Prometheus.
@@ -269,6 +271,16 @@ def images(light: bool) -> None:
     run(GPUADMIN, "list-images")
 
 
+def install(light: bool) -> None:
+    """An empty machine; its storage host, which boots nothing, is a light one."""
+    if not light:
+        print("An empty machine is shown with a light storage host: as root, where there is no KVM.")
+        return
+    import demo_install
+
+    demo_install.show(INSTALL_LAB, SITE.with_name(INSTALL_LAB))
+
+
 def light_hosts() -> bool:
     """Whether what light hosts can show is shown on them: as root, where virtual machines are slow.
 
@@ -326,7 +338,7 @@ def announce(parts: list[str], light: bool) -> None:
 
 def _lab(part: str, light: bool) -> str:
     if light and part in OWN_CLUSTER:
-        return GROWN_LAB if part in ON_LIGHT else MACHINES_LAB
+        return {"adopt": GROWN_LAB, "images": MACHINES_LAB, "install": INSTALL_LAB}[part]
     return LAB
 
 
@@ -535,7 +547,7 @@ def dashboard() -> None:
 
 #: What shows each part, given whether there are light hosts.
 SHOWS: Mapping[str, Callable[[bool], None]] = {
-    "accounts": accounts, "slurm": slurm, "semester": semester, "adopt": adopt, "images": images,
+    "accounts": accounts, "slurm": slurm, "semester": semester, "adopt": adopt, "images": images, "install": install,
 }  # fmt: skip
 
 
@@ -552,7 +564,7 @@ def purge(lab: str) -> str:
 
 def removing() -> list[str]:
     """The commands that remove the labs of the demo that are there."""
-    return [purge(lab) for lab in (LAB, GROWN_LAB, MACHINES_LAB) if state.load(lab)]
+    return [purge(lab) for lab in (LAB, GROWN_LAB, MACHINES_LAB, INSTALL_LAB) if state.load(lab)]
 
 
 def farewell(seconds: float) -> None:

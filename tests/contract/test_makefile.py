@@ -158,7 +158,7 @@ def test_every_program_that_a_test_needs_has_a_package() -> None:
     packages = load("system_packages")
     tables = {*packages.PACKAGES, *packages.FAST_TOOLS, *packages.ROOT_TOOLS, *packages.TEST_TOOLS}
     packaged = tables | {"prometheus", "ssh-agent", "ssh-add"}  # beside promtool and ssh
-    packaged |= {"dpkg-deb", "dpkg-query", "make"}  # nobody is here without
+    packaged |= {"debconf-set-selections", "dpkg-deb", "dpkg-query", "make"}  # nobody is here without
     needed = {name for tools in ROOT_MARKS.values() for name in tools}
     for path in (ROOT / "tests").rglob("test_*.py"):
         for words in re.findall(r"mark\.needs\(([^)]*)\)", path.read_text()):

@@ -241,7 +241,7 @@ class Machine:
 
 
 @contextmanager
-def machine(directory: Path, stick: Path, kind: str, lan: str) -> Iterator[Machine]:
+def machine(directory: Path, stick: Path, kind: str, lan: str = "") -> Iterator[Machine]:
     """A machine that has been switched on, in a directory of its own."""
     directory.mkdir()
     found = Machine(directory, stick, kind, lan)

@@ -33,6 +33,11 @@ def look(tmp_path: Path, *blocks: dict[str, Any]) -> dict[str, Disk]:
     return disks.look(lambda: json.dumps({"blockdevices": blocks}), str(by_id))
 
 
+def test_memory_is_no_disk(tmp_path: Path) -> None:
+    """A machine that was booted from the network runs from it."""
+    assert list(look(tmp_path, part("zram0", "disk"), part("sda", "disk"))) == ["/dev/sda"]
+
+
 #: What is below the disk sda → what is said of it, and why it cannot be taken (nothing if it can).
 CASES: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "nothing": ({}, [], ""),

@@ -118,7 +118,10 @@ def test_a_stick_is_served(host: Host) -> None:
     assert f"gpuadmin.stick=http://10.1.0.10:{netboot.PORT}/{token}/stick.img gpuadmin.bytes=7\n" in config
     assert "root=/dev/loop0 rootfstype=btrfs rootflags=subvol=/roots/one rw panic=5 quiet boot=gpuadmin-net" in config
     settings = (host.stick / "dnsmasq.conf").read_text()
-    assert f"dhcp-ignore=tag:!named\nenable-tftp\ntftp-root={host.stick}/net\ndhcp-host={MAC},set:named\n" in settings
+    assert (
+        f"dhcp-ignore=tag:!named\nenable-tftp\ntftp-root={host.stick}/net\nleasefile-ro\ndhcp-host={MAC},set:named\n"
+        in settings
+    )
     assert settings.count("pxe-service=tag:named,") == 3
 
 

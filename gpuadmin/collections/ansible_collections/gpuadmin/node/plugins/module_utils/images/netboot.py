@@ -64,7 +64,13 @@ dhcp-range={network},proxy,{mask}
 dhcp-ignore=tag:!named
 enable-tftp
 tftp-root={root}
+leasefile-ro
 """
+#: systemd.exec(5). dnsmasq also sets its group, as root does without being asked.
+_SANDBOX = (
+    "ProtectSystem=strict", "ProtectHome=read-only", "PrivateTmp=yes", "NoNewPrivileges=yes",
+    "CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW CAP_NET_BIND_SERVICE CAP_SETGID",
+)  # fmt: skip
 
 
 def prepare(root: str, directory: str) -> None:
@@ -150,9 +156,7 @@ def _start(order: NetbootOrder, made: Mapping[str, object], directory: str, sett
     commands = (("/usr/sbin/dnsmasq", "--keep-in-foreground", f"--conf-file={conf}", "--pid-file="), files)
     for name, command in zip(UNITS, commands):
         # guard: what serves the stick ends by itself
-        limits = (f"RuntimeMaxSec={order.hours * 3600}", "ProtectSystem=strict", "ProtectHome=yes",
-                  "PrivateTmp=yes", "NoNewPrivileges=yes",
-                  "CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW CAP_NET_BIND_SERVICE")  # fmt: skip
+        limits = (f"RuntimeMaxSec={order.hours * 3600}", *_SANDBOX)
         start(unit_name(name), command, "gpuadmin: boots named machines from the network", limits)
     time.sleep(SETTLE)
     for name in UNITS:
