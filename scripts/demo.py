@@ -441,7 +441,7 @@ def without_hosts(why: str) -> None:
     run(GPUADMIN, "change-user", minji, "--note", "thesis until spring", "--check")
     run(GPUADMIN, "lock-user", jiho, "--check", check=False)  # no host answers, and it says so
     run(GPUADMIN, "notify", "--check")
-    print(f"\n{BOLD}The rest of the demo was left out: {why}.{RESET} What is there goes by  rm -r {PLANS_SITE}")
+    print(f"\n{BOLD}The rest of the demo was left out: {why}.{RESET} What is there goes by  rm -r {shlex.quote(str(PLANS_SITE))}")
 
 
 def accounts(light: bool) -> None:
@@ -585,7 +585,7 @@ def farewell(seconds: float) -> None:
     print(f"\n{BOLD}Done in {seconds:.0f} seconds. The cluster is still up; try next:{RESET}")
     relative = os.path.relpath(SITE, os.environ.get("PWD", SITE.parent))
     for command in (
-        f"cd {relative}",
+        f"cd {shlex.quote(relative)}",
         *(["gpuadmin dashboard   # the cluster's web page, through ssh; Ctrl-C ends it"] if measured else []),
         "gpuadmin add-user YOURNAME --key ~/.ssh/id_ed25519.pub",
         f"gpuadmin lab ssh --name {LAB} --login {minji} --identity keys/{minji} node1",

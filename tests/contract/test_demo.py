@@ -75,7 +75,7 @@ def test_light_hosts_are_shown_where_they_can_be_and_virtual_machines_are_slow(
 def test_where_no_host_can_be_it_shows_what_needs_none(
     demo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "PLANS_SITE", tmp_path / "plans")
+    monkeypatch.setattr(demo, "PLANS_SITE", tmp_path / "my plans")
     monkeypatch.setattr(demo.probe, "look", lambda: able("loop devices", memory=1 << 30))
     monkeypatch.setattr(demo.sys, "argv", ["demo.py"])
     demo.main()
@@ -87,6 +87,7 @@ def test_where_no_host_can_be_it_shows_what_needs_none(
     assert "minji: note none → thesis until spring" in said
     assert "minji <minji@example.org>: minji ends on" in said
     assert said.splitlines()[-1].startswith("The rest of the demo was left out: no light hosts")
+    assert said.splitlines()[-1].endswith(f"rm -r '{tmp_path}/my plans'")
 
 
 def test_what_boots_is_left_out_where_nothing_can_boot(demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,6 +191,22 @@ def test_a_person_s_settings_of_pip_make_no_other_environment(user: str, tmp_pat
     assert (told["PIP_USER"], told["PIP_TARGET"], told["PIP_INDEX_URL"]) == ("0", "", "u")
 
 
+def test_what_pip_could_not_install_says_what_room_it_needs_and_how_to_go_on(tmp_path: Path) -> None:
+    python = tmp_path / "venv/bin/python"
+    python.parent.mkdir(parents=True)
+    note(python.parent, "python", '[ "$1" = -c ] || { echo "ERROR: No space left on device" >&2; exit 1; }')
+    done = subprocess.run(
+        ("bash", ROOT / "scripts/bootstrap", "venv", tmp_path / "venv"), check=False, capture_output=True, text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    said = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert said[-3] == "ERROR: No space left on device"
+    assert said[-2].startswith("Error: pip failed; 400 MB are needed in ")
+    assert re.search(rf"\(\d+ MB are free\), and 200 MB in {tmp_path} \(\d+ MB are free\)$", said[-2])
+    assert said[-1] == "Hint: the same command goes on; TMPDIR chooses another place"
+
+
 def test_two_at_once_make_one_environment(tmp_path: Path) -> None:
     python = tmp_path / "venv/bin/python"
     python.parent.mkdir(parents=True)
