@@ -17,9 +17,9 @@ from gpuadmin.config.schema import Settings
 
 #: What people read, on their terminals and at login. `{time}`: of the newest copy.
 NOTICE = {
-    "en": "The storage host failed. Homes are copies of {time} now, or older. What was saved later is on the failed "
+    "en": "The storage host failed. Homes are now copies from {time} or earlier. What was saved later is on the failed "
     "host alone: the admins will tell you what can be brought back.\nPrograms that had files in a home open may end "
-    "with errors: `cd`, and start them again.",
+    "with errors: type `cd`, and start them again.",
     "ko": "스토리지 서버에 장애가 생겨, 홈 디렉터리를 {time} 또는 그 이전의 사본으로 바꾸었습니다. 그 뒤에 저장한 "
     "파일은 고장 난 서버에만 있습니다. 되돌릴 수 있는지는 관리자가 알려 드립니다.\n홈의 파일을 열어 둔 프로그램은 "
     "오류로 끝날 수 있으니, `cd`를 입력하고 다시 실행해 주세요.",
