@@ -30,8 +30,8 @@ OF_ACCOUNTS = {
 # the playbooks of grant, of drain, of announce, of run, of shutdown
 OF_GRANT = {"revoke", "resume", "maintain", "logs", "power"}
 STEPS = {"restart-docker", "make-stick"}  # beside their verb's own: `diagnose --restart-docker`, `install --stick`
-#: Whatever --limit says: on those that are named, on the golden node, on the one of the group slurm.
-ON_ONE_HOST = {"adopt", "build-image", "grant", "install", "queue", "drain", "resume"}
+#: Whatever --limit says: on those that are named, the golden node, the one of the group slurm, or all (promote).
+ON_ONE_HOST = {"adopt", "build-image", "grant", "install", "promote", "queue", "drain", "resume"}
 READ_ONLY = {"compare", "drift", "list-users", "status", "top"}
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 
