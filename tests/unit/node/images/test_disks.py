@@ -110,6 +110,7 @@ def test_what_nobody_knows_is_not_nothing(content: bytes, parts: list[str], tmp_
     device.write_bytes(content)
     (found,) = look(tmp_path, part("sda", "disk", path=str(device))).values()
     assert found.parts == parts
+    assert disks._holds_something(str(tmp_path)), "nor what cannot be read"
 
 
 FREE = Disk([NAME], 500 * GB, "", [], "")

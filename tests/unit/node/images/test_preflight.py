@@ -136,6 +136,30 @@ def test_a_grubenv_that_names_no_root(node: Node, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.btrfs
+def test_a_node_whose_places_are_no_subvolumes(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is mounted is said; a root that is on no btrfs at all is unfit, whatever else it has."""
+    (Path(node.places.boot) / "grub.cfg").write_text(GRUB)
+    text = "".join(
+        line for line in MOUNTS.format(var="/", kind="btrfs", boot=node.places.boot, store="ext4").splitlines(True)
+        if " /local " not in line
+    )  # fmt: skip
+    monkeypatch.setattr(layout, "read_mountinfo", lambda: text)
+    assert layout.prepare(node.places, node.settings, check=False).problems == [
+        "/dev/vda2/ is mounted on /var; it would have to be the subvolume state",
+        "nothing is mounted on /local; it would have to be the subvolume local",
+    ]
+
+    def refuse(_places: object) -> None:
+        raise NodeError("the root is on ext4")
+
+    monkeypatch.setattr(layout.subvolumes, "running_root", refuse)
+    found = layout.prepare(node.places, node.settings, check=False)
+    assert (found.problems, found.operations) == (
+        ["the root is on ext4: it would have to be installed again, on btrfs"], [],
+    )  # fmt: skip
+
+
+@pytest.mark.btrfs
 @pytest.mark.parametrize(
     ("change", "words"),
     [
