@@ -130,6 +130,17 @@ def test_what_is_not_taken(name: str, disk: Disk, need: int, why: str) -> None:
         disks.choose(name, need, {"/dev/null": disk})
 
 
+@pytest.mark.parametrize(
+    ("there", "shown"), [(["sda1: ext4"], []), ([], ["sda1: ext4"]), (["sda1: xfs"], ["sda1: ext4"])]
+)
+def test_a_disk_is_the_one_that_was_seen(there: list[str], shown: list[str]) -> None:
+    """Somebody may have changed it, or what is on it, while the name was typed."""
+    disk = Disk([NAME], 500 * GB, "", there, "")
+    with pytest.raises(NodeError, match=f"has something else on it by now .{(there or ['nothing'])[0]}"):
+        disks.choose(NAME, GB, {"/dev/null": disk}, shown)
+    assert disks.choose(NAME, GB, {"/dev/null": disk}, there) == "/dev/null"
+
+
 def test_what_the_kernel_has_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever lsblk has missed: a disk that something holds exclusively is not opened so a second time."""
     assert disks.choose(NAME, GB, {"/dev/null": FREE}) == "/dev/null"
