@@ -108,6 +108,9 @@ def test_a_fit_node_is_completed_once(node: Node, monkeypatch: pytest.MonkeyPatc
     assert not (node.top / "incoming").exists()
     done = layout.prepare(node.places, node.settings, check=False)
     assert done.operations == planned.operations
+    assert done.operations == [
+        "make incoming/ in the top level", "note this node's identity in its state", "note base as a confirmed root",
+    ]  # fmt: skip
     assert done.problems == []
     assert (node.top / "incoming").stat().st_mode & 0o7777 == 0o700
     assert records.records(node.places).confirmed == ("base",)
@@ -133,6 +136,9 @@ def test_a_grubenv_that_names_no_root(node: Node, monkeypatch: pytest.MonkeyPatc
     found = layout.prepare(node.places, node.settings, check=False)
     assert found.problems == ["grubenv has no word `current`"]
     assert found.operations == []
+    (Path(node.places.boot) / "grubenv").write_bytes(b"x" * grubenv.SIZE)
+    (problem,) = layout.prepare(node.places, node.settings, check=False).problems
+    assert problem.startswith("grubenv is damaged")
 
 
 @pytest.mark.btrfs
