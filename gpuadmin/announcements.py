@@ -68,6 +68,11 @@ class Announcement:
         """What the plan of the run is called that begins this window."""
         return f"Window {self.id}: {self.subject}"
 
+    @property
+    def calling_off(self) -> str:
+        """The same of the run that takes it back."""
+        return f"Take back: {self.subject}"
+
     def over(self, today: date) -> bool:
         """Whether its last day is past."""
         return self.until < today
@@ -189,9 +194,12 @@ class Announcements:
             title = str(run["plan"].get("title"))  # by the id: an earlier gpuadmin had the other language there
             if title.startswith(f"Window {one.id}: ") and (ended or one.id not in self._begun):
                 self._begun[one.id] = dict(run)
+            # guard: a window that somebody was calling off when their run was cut is not begun by itself
+            if title == one.calling_off and run["status"] == "unfinished":
+                self._begun.setdefault(one.id, dict(run))
 
     def begun(self, one: Announcement) -> dict[str, Any] | None:
-        """The last run that began a window: `who`, `started`, `status`."""
+        """The last run that began a window, or that was cut when it called it off: `who`, `started`, `status`."""
         return self._begun.get(one.id)
 
     def _fold(self, line: bytes, number: int) -> None:

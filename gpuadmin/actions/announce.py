@@ -115,7 +115,7 @@ def take_back(options: Options, name: str) -> int:
         there = [host for host in limited if host in one.hosts]
         nodes = {host.name for host in session.site.inventory.group("gpu")}
         left = [host for host in one.hosts if host in nodes and host not in limited]
-        builder = PlanBuilder(f"Take back: {one.subject}")
+        builder = PlanBuilder(one.calling_off)
         builder.add_all(there, ["no longer shown at login"])
         builder.add_all([] if left else _dashboard(session), ["no longer shown on the dashboard"])
         if left:

@@ -102,7 +102,7 @@ def install(
             "ansible_control_path": f"%(directory)s/stick-{session.run_id[:4]}",
         }
         files = _read_network(network)
-        order = {"host": name, "mac": mac, "disk": disk, "network": files, "admin": _admin(session)}
+        order = {"host": name, "mac": mac, "disk": disk, "network": files, "admin": _admin(session), "shown": None}
         given = {**login, "gpuadmin_install": order}
         found = session.look("install", [name], given)
         machine = found.hosts[name].reports.get("machine")
@@ -126,7 +126,9 @@ def install(
         # guard: the host's name is typed before its disk is erased
         if asked and ask(f"Type the host's name ({name}) to erase that disk", default="") != name:
             raise RefusedError("not confirmed; nothing was written")
-        run = session.run("install", [name], given, check=False)
+        # guard: a disk that has something else on it by then is not written -> order
+        shown = {**order, "shown": chosen["parts"]}
+        run = session.run("install", [name], {**login, "gpuadmin_install": shown}, check=False)
         made = run.hosts[name].reports.get("made")
         if made is None:
             return report(session, run, advice="boot the stick again and run the same: it begins anew")

@@ -130,8 +130,9 @@ def _run(verb: Sequence[str], session: Session) -> int:
 
 def _refuse_begun(record: Announcements, one: Announcement) -> None:
     if (run := record.begun(one)) is not None:  # guard: a window is not begun a second time by itself
-        why = "was cut off" if run["status"] == "unfinished" else "did not succeed"
-        raise RefusedError(f"window {one.id} was begun by {run['who']}, and {why} (run {run['id']})", hint=_ways(one))
+        why = "that was cut off" if run["status"] == "unfinished" else "that did not succeed"
+        did = "called off" if run["plan"]["title"] == one.calling_off else "begun"
+        raise RefusedError(f"window {one.id} was {did} by {run['who']}, and {why} (run {run['id']})", hint=_ways(one))
 
 
 def _ways(one: Announcement) -> str:

@@ -31,7 +31,7 @@ OF_ACCOUNTS = {
 OF_GRANT = {"revoke", "resume", "maintain", "logs", "power"}
 #: Beside their verb's own: of `diagnose --restart-docker`, of `install --stick` and `--serve`.
 STEPS = {"restart-docker", "make-stick", "serve-stick"}
-#: Whatever --limit says: on those that are named, on the golden node, on the one of the group slurm.
+#: Whatever --limit says: on those that are named, the golden node, the one of the group slurm, or all (promote).
 ON_ONE_HOST = {"adopt", "build-image", "grant", "install", "promote", "queue", "drain", "resume"}
 READ_ONLY = {"compare", "drift", "list-users", "status", "top"}
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Optional
 
 from .bounds import Count, Line, Pattern, Size, Within
 
@@ -58,6 +58,7 @@ class InstallOrder:
     """Install a node on one disk of a machine that runs from a stick. All that is on that disk goes.
 
     A check says which disks there are. `mac`: of the machine; another one refuses. `disk`: empty only in a check.
+    `shown`: what people saw on it; None in a check.
     `network`: name → text of systemd.network(5); without any the node asks DHCP.
     """
 
@@ -67,6 +68,7 @@ class InstallOrder:
     admin: Admin
     run_id: str
     network: dict[NetworkFile, str] = field(default_factory=dict)
+    shown: Optional[list[str]] = None
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,7 @@ def test_a_blank_disk(answers: Answers, site: Path, cli: Cli) -> None:
     (order,) = answers.written
     assert (order["host"], order["mac"], order["disk"]) == ("node1", MAC, BLANK)
     assert order["network"] == {"lan.network": "[Match]\n"}
+    assert (look.variables["gpuadmin_install"]["shown"], order["shown"]) == (None, [])
     assert reboot.variables["gpuadmin_install_reboot"] is True
     assert pinned(site, PATTERN) == {NODE_KEY}
     assert pinned(site, "gpuadmin-stick") == {STICK_KEY}
@@ -201,7 +202,7 @@ def test_what_was_cut(fails: str, advice: str, key: str, answers: Answers, site:
 
 def test_the_name_in_a_script(answers: Answers, cli: Cli) -> None:
     succeed(cli, "install", "node1", "--mac", MAC, "--disk", FULL, "--yes", "--erase", "node1")
-    assert len(answers.written) == 1
+    assert [one["shown"] for one in answers.written] == [["sda1: ntfs, 'Windows', 500.0 GB"]]
     assert answers.asked[-1].variables["ansible_host"] == "127.0.0.1", "the host's own address"
 
 

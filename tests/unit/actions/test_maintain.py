@@ -376,7 +376,7 @@ def test_what_another_machine_did_of_it(
     }
     other_machine(site, {"plan": title}, None)
     code, _, err = cli("maintain", "--due", "--yes")
-    assert (code, "was begun by kim@laptop, and was cut off" in err, verbs.ran) == (5, True, [])
+    assert (code, "was begun by kim@laptop, and that was cut off" in err, verbs.ran) == (5, True, [])
     # an odd record, a check, and one from before it was announced say nothing
     for run, result in (({}, {"over": 3}), ({"check": True}, {"over": [one["id"]]}),
                         ({"started": "2001-01-01T00:00:00+00:00"}, {"over": [one["id"]]})):  # fmt: skip
@@ -386,6 +386,23 @@ def test_what_another_machine_did_of_it(
     assert states(cli) == ["taken back"]
     assert cli("maintain", "--due", "--yes")[0] == 0
     assert verbs.ran == []
+
+
+@pytest.mark.holds("a window that somebody was calling off when their run was cut is not begun by itself")
+def test_a_window_whose_calling_off_was_cut(
+    ansible: Ansible, cli: Cli, verbs: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its nodes may take jobs again by then. Who only looked has called nothing off."""
+    one = announced(ansible, cli, monkeypatch)
+    title = f"Take back: {next(iter(one['texts'].values())).splitlines()[0]}"
+    plan = {"plan": {"title": title, "steps": [], "warnings": []}}
+    site = Path(str(ansible.site))
+    for run, result in ((plan | {"check": True}, None), (plan, {"over": []})):
+        other_machine(site, run, result)
+        assert states(cli) == ["announced"]
+    (site / "runs/20990101T090100-maintain-abcd/result.json").unlink()
+    code, _, err = cli("maintain", "--due", "--yes")
+    assert (code, "was called off by kim@laptop, and that was cut off" in err, verbs.ran) == (5, True, []), err
 
 
 @pytest.mark.holds("a window whose beginning nobody else can read is not begun")

@@ -115,6 +115,7 @@ def test_what_nobody_knows_is_not_nothing(content: bytes, parts: list[str], tmp_
     device.write_bytes(content)
     (found,) = look(tmp_path, part("sda", "disk", path=str(device))).values()
     assert found.parts == parts
+    assert disks._holds_something(str(tmp_path)), "nor what cannot be read"
 
 
 FREE = Disk([NAME], 500 * GB, "", [], "")
@@ -132,6 +133,17 @@ FREE = Disk([NAME], 500 * GB, "", [], "")
 def test_what_is_not_taken(name: str, disk: Disk, need: int, why: str) -> None:
     with pytest.raises(NodeError, match=why.replace("(", r"\(")):
         disks.choose(name, need, {"/dev/null": disk})
+
+
+@pytest.mark.parametrize(
+    ("there", "shown"), [(["sda1: ext4"], []), ([], ["sda1: ext4"]), (["sda1: xfs"], ["sda1: ext4"])]
+)
+def test_a_disk_is_the_one_that_was_seen(there: list[str], shown: list[str]) -> None:
+    """Somebody may have changed it, or what is on it, while the name was typed."""
+    disk = Disk([NAME], 500 * GB, "", there, "")
+    with pytest.raises(NodeError, match=f"has something else on it by now .{(there or ['nothing'])[0]}"):
+        disks.choose(NAME, GB, {"/dev/null": disk}, shown)
+    assert disks.choose(NAME, GB, {"/dev/null": disk}, there) == "/dev/null"
 
 
 def test_what_the_kernel_has_in_use(monkeypatch: pytest.MonkeyPatch) -> None:

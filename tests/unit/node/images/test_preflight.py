@@ -108,6 +108,9 @@ def test_a_fit_node_is_completed_once(node: Node, monkeypatch: pytest.MonkeyPatc
     assert not (node.top / "incoming").exists()
     done = layout.prepare(node.places, node.settings, check=False)
     assert done.operations == planned.operations
+    assert done.operations == [
+        "make incoming/ in the top level", "note this node's identity in its state", "note base as a confirmed root",
+    ]  # fmt: skip
     assert done.problems == []
     assert (node.top / "incoming").stat().st_mode & 0o7777 == 0o700
     assert records.records(node.places).confirmed == ("base",)
@@ -133,6 +136,33 @@ def test_a_grubenv_that_names_no_root(node: Node, monkeypatch: pytest.MonkeyPatc
     found = layout.prepare(node.places, node.settings, check=False)
     assert found.problems == ["grubenv has no word `current`"]
     assert found.operations == []
+    (Path(node.places.boot) / "grubenv").write_bytes(b"x" * grubenv.SIZE)
+    (problem,) = layout.prepare(node.places, node.settings, check=False).problems
+    assert problem.startswith("grubenv is damaged")
+
+
+@pytest.mark.btrfs
+def test_a_node_whose_places_are_no_subvolumes(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is mounted is said; a root that is on no btrfs at all is unfit, whatever else it has."""
+    (Path(node.places.boot) / "grub.cfg").write_text(GRUB)
+    text = "".join(
+        line for line in MOUNTS.format(var="/", kind="btrfs", boot=node.places.boot, store="ext4").splitlines(True)
+        if " /local " not in line
+    )  # fmt: skip
+    monkeypatch.setattr(layout, "read_mountinfo", lambda: text)
+    assert layout.prepare(node.places, node.settings, check=False).problems == [
+        "/dev/vda2/ is mounted on /var; it would have to be the subvolume state",
+        "nothing is mounted on /local; it would have to be the subvolume local",
+    ]
+
+    def refuse(_places: object) -> None:
+        raise NodeError("the root is on ext4")
+
+    monkeypatch.setattr(layout.subvolumes, "running_root", refuse)
+    found = layout.prepare(node.places, node.settings, check=False)
+    assert (found.problems, found.operations) == (
+        ["the root is on ext4: it would have to be installed again, on btrfs"], [],
+    )  # fmt: skip
 
 
 @pytest.mark.btrfs

@@ -640,6 +640,18 @@ def test_the_first_node_passes_on_what_it_has_already(
     assert taking.path.read_bytes() == whole
 
 
+@pytest.mark.btrfs
+def test_only_a_full_stream_goes_along_a_chain(node: Node) -> None:
+    """A node that lacks the parent could do nothing with a difference."""
+    whole = records.load_manifest(node.places, "one", node.settings)
+    assert (
+        relay.full_stream(replace(whole, streams=(replace(whole.streams[0], parent="x"), *whole.streams))).parent
+        is None
+    )
+    with pytest.raises(NodeError, match="two has no full stream"):
+        relay.full_stream(records.load_manifest(node.places, "two", node.settings))
+
+
 @pytest.mark.holds("what is fetched is root's alone")
 @pytest.mark.btrfs
 def test_a_push_without_a_key_passes_nothing_on(node: Node) -> None:

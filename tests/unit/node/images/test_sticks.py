@@ -83,6 +83,7 @@ def test_the_same_again_is_the_same_job(admin: Admin) -> None:
         job, again = sticks.job(one), sticks.job(replace(one, run_id="other"))
         assert job.function is function
         assert job.same == again.same
+    assert sticks.job(order).same == sticks.job(replace(order, shown=["half made"])).same
     assert sticks.job(order).same != sticks.job(replace(order, disk="other")).same
 
 
@@ -131,6 +132,9 @@ REFUSED: dict[str, tuple[Callable[[Machine], object], str]] = {
     "another machine": (lambda m: setattr(m, "order", replace(m.order, mac="52:54:00:00:00:02")), "another machine"),
     "another disk": (lambda m: setattr(m, "order", replace(m.order, disk="other")), "has no disk other"),
     "a disk in use": (lambda m: setattr(m, "disk", replace(m.disk, busy="sda1 is in use (/)")), "is not touched"),
+    "a disk that was changed": (
+        lambda m: setattr(m, "order", replace(m.order, shown=["sda1: ext4"])), "has something else on it by now",
+    ),
     "a small disk": (lambda m: setattr(m, "disk", replace(m.disk, size=10**9)), "are needed"),
     "no stick": (lambda m: Path(m.places.in_state("stick.json")).unlink(), "does not run from a stick"),
     "another signer": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable
 
 from gpuadmin.common.records.installs import DISK_NAME, MOST_NAMES, MOST_PARTS, Disk
@@ -83,8 +83,11 @@ def _busy(disk: Mapping[str, Any]) -> str:
     return ""
 
 
-def choose(name: str, need: int, disks: Mapping[str, Disk] | None = None) -> str:
-    """Given a disk's name and the bytes that are needed, return its device. Raises NodeError if it may not be taken."""
+def choose(
+    name: str, need: int, disks: Mapping[str, Disk] | None = None, shown: Sequence[str] | None = None
+) -> str:  # fmt: skip
+    """Given a disk's name, the bytes that are needed, and what people saw on it (None: nothing yet), return its device.
+    Raises NodeError if it may not be taken."""
     disks = look() if disks is None else disks
     device, disk = next(((path, disk) for path, disk in disks.items() if name in disk.names), ("", None))
     if disk is None:  # guard: only a whole disk that was named is taken
@@ -93,6 +96,8 @@ def choose(name: str, need: int, disks: Mapping[str, Disk] | None = None) -> str
         raise NodeError(f"{name} is not touched: {disk.busy}")
     if disk.size < need:  # guard: a disk that is too small keeps what is on it
         raise NodeError(f"{name} has {size_words(disk.size)}, and {size_words(need)} are needed; it is not touched")
+    if shown is not None and [*shown] != [*disk.parts]:  # guard: a disk keeps what nobody has seen on it
+        raise NodeError(f"{name} has something else on it by now ({'; '.join(disk.parts) or 'nothing'}); run it again")
     try:
         # guard: a disk that the kernel has in use is not taken
         os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))

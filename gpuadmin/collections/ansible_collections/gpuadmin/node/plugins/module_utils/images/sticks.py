@@ -37,7 +37,7 @@ _BY_DHCP = "[Match]\n{match}\n\n[Network]\nDHCP=yes\n\n[DHCPv4]\nClientIdentifie
 def job(order: StickOrder | InstallOrder) -> Job:
     """The job that is ordered. What is the same but for the run that asks is the same job."""
     function = make_stick if isinstance(order, StickOrder) else install
-    same = {name: value for name, value in vars(order).items() if name != "run_id"}
+    same = {name: value for name, value in vars(order).items() if name not in ("run_id", "shown")}
     return Job(UNIT, function, order, function.__name__, same, ("PrivateMounts=yes",))
 
 
@@ -112,7 +112,7 @@ def install(order: InstallOrder, places: Places | None = None, *, check: bool = 
     with mounted(places, ImageSettings(), store=None):
         store, loader = places.in_top("store"), places.in_top("store/loader")
         manifest, stream = _load(store, str(stick["image"]), order.admin)
-        device = disks.choose(order.disk, bootdisk.needed(stream))
+        device = disks.choose(order.disk, bootdisk.needed(stream), shown=order.shown)
         network = describe_network(order)
         if check:  # guard: a check writes no disk
             return {"operations": [f"write {manifest.name} to it, as {order.host}"]}
