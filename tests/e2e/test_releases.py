@@ -156,7 +156,7 @@ def test_off_and_on(cluster: Cluster) -> None:
     within(300, lambda: running() == ["storage1"])
     cluster.lab("up", "--site", str(cluster.site))
     for node in nodes(cluster):
-        cluster.wait(lambda node=node: cluster.ssh("minji", node, "touch ~/back"), seconds=120)
+        cluster.wait(lambda node=node: cluster.ssh("minji", node, "touch ~/back && hostname"), seconds=120)
         cluster.settle(node)
         assert cluster.admin(node, "systemctl --failed --quiet --no-legend") == ""
 
