@@ -174,7 +174,7 @@ def test_a_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return ""
 
     monkeypatch.setattr(bootdisk, "run", fake)
-    bootdisk.make_loader(str(tmp_path / "loader"), str(tmp_path), str(modules))
+    bootdisk.make_loader(str(tmp_path / "loader"), str(tmp_path), str(modules), [str(tmp_path / "none")])
     data = (tmp_path / "loader").read_bytes()
     assert len(data) == BOOT * MIB
     assert int.from_bytes(data[0x5C:0x64], "little") == 2048, "where core.img is"
@@ -182,3 +182,15 @@ def test_a_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert int.from_bytes(data[MIB + 0x1F4 : MIB + 0x1FC], "little") == 2049, "where the rest of it is"
     assert data[440:512] == bytes(72), "nothing of a table"
     assert {command[command.index("-p") + 1] for command in asked if "-p" in command} == {"(,gpt3)/"}
+    copied = [command[-2:] for command in asked if command[0] == "mcopy"]
+    assert copied == [(str(tmp_path / "bootx64.efi"), "::/EFI/BOOT/BOOTX64.EFI")]
+    signed = [str(tmp_path / "shim.efi"), str(tmp_path / "signed.efi")]
+    for one in signed:
+        assert not bootdisk.has_signed(signed), "shim alone would find nothing to start"
+        Path(one).touch()
+    asked.clear()
+    bootdisk.make_loader(str(tmp_path / "loader"), str(tmp_path), str(modules), signed)
+    copied = [command[-2:] for command in asked if command[0] == "mcopy"]
+    assert copied[:2] == [(signed[0], "::/EFI/BOOT/BOOTX64.EFI"), (signed[1], "::/EFI/BOOT/grubx64.efi")]
+    assert [target for _, target in copied[2:]] == ["::/EFI/debian/grub.cfg", "::/EFI/ubuntu/grub.cfg"]
+    assert 'set root="$disk,gpt3"' in Path(copied[2][0]).read_text()
