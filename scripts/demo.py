@@ -441,7 +441,8 @@ def without_hosts(why: str) -> None:
     run(GPUADMIN, "change-user", minji, "--note", "thesis until spring", "--check")
     run(GPUADMIN, "lock-user", jiho, "--check", check=False)  # no host answers, and it says so
     run(GPUADMIN, "notify", "--check")
-    print(f"\n{BOLD}The rest of the demo was left out: {why}.{RESET} What is there goes by  rm -r {shlex.quote(str(PLANS_SITE))}")
+    removed = shlex.quote(str(PLANS_SITE))
+    print(f"\n{BOLD}The rest of the demo was left out: {why}.{RESET} What is there goes by  rm -r {removed}")
 
 
 def accounts(light: bool) -> None:
