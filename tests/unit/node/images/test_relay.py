@@ -266,6 +266,20 @@ def test_less_than_the_manifest_says_is_an_error(places: Places, ours: Credentia
     assert taking.path.read_bytes() == CONTENT[:count]
 
 
+def test_what_an_earlier_attempt_left_is_not_taken_for_this_one_s(places: Places, ours: Credentials) -> None:
+    """A node that was cut off has half of it, perhaps of another push; a link there is not followed, either."""
+    path, elsewhere = Path(relay.relay_path(places, WANTED)), Path(places.top, "elsewhere")
+    elsewhere.write_text("precious")
+    for leave in (lambda: path.write_bytes(b"half"), lambda: path.symlink_to(elsewhere)):
+        path.unlink(missing_ok=True)
+        leave()
+        taking = Taking(places, ours)
+        send(taking.port, ours, CONTENT)
+        assert taking.end() == ""
+        assert (path.is_symlink(), path.read_bytes()) == (False, CONTENT)
+    assert elsewhere.read_text() == "precious"
+
+
 def test_one_who_stands_still_is_given_up(places: Places, ours: Credentials) -> None:
     taking = Taking(places, ours, seconds=1.0)
     with ours.call(tls_listener.dial("127.0.0.1", taking.port, 5), 5) as connection:
