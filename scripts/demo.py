@@ -273,9 +273,6 @@ def images(light: bool) -> None:
 
 def install(light: bool) -> None:
     """An empty machine; its storage host, which boots nothing, is a light one."""
-    if not light:
-        print("An empty machine is shown with a light storage host: as root, where there is no KVM.")
-        return
     import demo_install
 
     demo_install.show(INSTALL_LAB, SITE.with_name(INSTALL_LAB))
@@ -402,7 +399,7 @@ def possible(parts: list[str], light: bool) -> tuple[list[str], str]:
                 why[part] = "a light node has fewer than two GPUs here"
         elif boots:
             why[part] = f"no virtual machines: {boots}"
-        elif not PARTS[part].virtual:
+        elif not PARTS[part].virtual or (part == "install" and not light):  # its storage host is a light one
             why[part] = f"no light hosts: {quick}"
     reasons = {reason: [part for part in why if why[part] == reason] for reason in why.values()}
     words = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())

@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.actions.bootstrap import find_public_key
+from gpuadmin.actions.shared import answers
 from gpuadmin.actions.shared.images import facts, require_storage, signers, variables
 from gpuadmin.ansible import connections
 from gpuadmin.common.records.installs import MAC
 from gpuadmin.common.text import counted, size_words
+from gpuadmin.config.find import find_site
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import known_as, read_known_hosts, with_lines
+from gpuadmin.config.load import load_site
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import ask, echo
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError, UnreachableError
@@ -79,6 +82,12 @@ def serve_stick(options: Options, macs: Sequence[str], hours: int) -> int:
             return report(session, found)
         session.confirm()  # guard: machines are booted from the network once that is confirmed
         return report(session, session.run("serve-stick", [server], given, check=False))
+
+
+def write_answers(options: Options, directory: Path) -> int:
+    """Write what installers of ordinary roots take into a directory. Returns the exit code."""
+    site = load_site(str(find_site(options.site)))
+    return answers.write(site, find_public_key(site), options, directory)
 
 
 def install(

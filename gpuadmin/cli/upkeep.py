@@ -44,7 +44,6 @@ def install(
     gpuadmin install gpu3 --mac 3c:ec:ef:12:34:56 --address 10.1.0.201 --disk nvme-SAMSUNG_MZ1_S5XX
     """
     from gpuadmin.actions import install as action
-    from gpuadmin.actions.answers import write_answers
 
     made = [stick is not None, bool(serve), answers is not None]
     if [host is not None, *made].count(True) != 1 or bool(host) != bool(mac):
@@ -57,7 +56,7 @@ def install(
     if stick is not None:
         return action.make_stick(options, stick, image, kernel)
     if answers is not None:
-        return write_answers(options, answers)
+        return action.write_answers(options, answers)
     macs = [one.lower().replace("-", ":") for one in (*serve, mac or "")]
     if serve:
         return action.serve_stick(options, macs[:-1], hours)

@@ -109,7 +109,7 @@ def test_what_needs_light_hosts_is_left_out_on_virtual_machines_and_its_end_says
     assert shown == ["accounts", "semester", "images"]
     said = capsys.readouterr().out
     assert "some 0 min" not in said
-    left_out = "Left out: slurm, adopt: no light hosts: no mounts here"
+    left_out = "Left out: slurm, adopt, install: no light hosts: no mounts here"
     assert said.splitlines()[0] == said.splitlines()[-1] == left_out
     monkeypatch.setattr(demo.sys, "argv", ["demo.py", "adopt"])
     with pytest.raises(SystemExit, match="Left out: adopt: no light hosts: no mounts here"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuadmin.actions import answers
+from gpuadmin.actions.shared import answers
 from tests.support.sites import make_site
 from tests.support.verbs import fail, succeed
 

@@ -158,7 +158,7 @@ def _start(order: NetbootOrder, made: Mapping[str, object], directory: str, sett
         # guard: what serves the stick ends by itself
         limits = (f"RuntimeMaxSec={order.hours * 3600}", *_SANDBOX)
         start(unit_name(name), command, "gpuadmin: boots named machines from the network", limits)
-    time.sleep(SETTLE)
+    time.sleep(SETTLE)  # until what finds its port taken has ended
     for name in UNITS:
         if not working(unit_name(name)):
             raise NodeError(f"{unit_name(name)} does not stay: {journal(unit_name(name), 3)}")

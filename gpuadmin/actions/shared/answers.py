@@ -6,9 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from gpuadmin.actions.bootstrap import find_public_key
-from gpuadmin.config.find import find_site
-from gpuadmin.config.load import load_site
+from gpuadmin.config.load import Site
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import echo, echo_document
 from gpuadmin.content import content_path
@@ -21,14 +19,13 @@ from gpuadmin.templates import Templates
 FILES = ("preseed.cfg", "user-data", "cloud-config")
 
 
-def write_answers(options: Options, directory: Path) -> int:
-    """Write the answer files of this site into a directory. Returns the exit code."""
-    site = load_site(str(find_site(options.site)))
+def write(site: Site, key: str, options: Options, directory: Path) -> int:
+    """Write a site's answer files into a directory; `key`: the admin account's public one. Returns the exit code."""
     there = [name for name in (*FILES, "meta-data") if (directory / name).exists()]
     if there:  # guard: answer files replace no file
         raise RefusedError(f"{directory / there[0]} is there already", hint="name another directory, or move it away")
     user = site.settings.admin.user
-    values = {"user": user, "command": make_command(user, find_public_key(site))}
+    values = {"user": user, "command": make_command(user, key)}
     templates = Templates("answers", site.directory, keep_trailing_newline=True)
     texts = {name: templates.rendered(f"{name}.j2", values) for name in FILES}
     if not options.check:
