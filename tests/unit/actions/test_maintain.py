@@ -394,7 +394,7 @@ def test_a_window_whose_calling_off_was_cut(
 ) -> None:
     """Its nodes may take jobs again by then. Who only looked has called nothing off."""
     one = announced(ansible, cli, monkeypatch)
-    title = f"Take back: {next(iter(one['texts'].values())).splitlines()[0]}"
+    title = f"Take back: {one['texts']['en'].splitlines()[0]}"
     plan = {"plan": {"title": title, "steps": [], "warnings": []}}
     site = Path(str(ansible.site))
     for run, result in ((plan | {"check": True}, None), (plan, {"over": []})):
