@@ -59,6 +59,7 @@ def test_debconf_takes_the_answers(written: Path) -> None:
     assert done.stderr == b""
 
 
+@pytest.mark.holds("answer files replace no file")
 def test_nothing_is_replaced(written: Path, cli: Cli) -> None:
     (written / "preseed.cfg").write_text("mine")
     assert "is there already" in fail(cli, 5, "install", "--answers", str(written))

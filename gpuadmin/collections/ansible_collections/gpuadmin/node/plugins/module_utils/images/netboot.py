@@ -155,7 +155,7 @@ def _start(order: NetbootOrder, made: Mapping[str, object], directory: str, sett
     files = ("/usr/bin/python3", "-I", "-m", "http.server", str(PORT), "--bind", order.address, "--directory", net)
     commands = (("/usr/sbin/dnsmasq", "--keep-in-foreground", f"--conf-file={conf}", "--pid-file="), files)
     for name, command in zip(UNITS, commands):
-        # guard: what serves the stick ends by itself
+        # guard: what serves the stick ends by itself -> _SANDBOX
         limits = (f"RuntimeMaxSec={order.hours * 3600}", *_SANDBOX)
         start(unit_name(name), command, "gpuadmin: boots named machines from the network", limits)
     time.sleep(SETTLE)  # until what finds its port taken has ended
