@@ -18,11 +18,11 @@ SENSORS = [
     Sensor("Fan1A", kind=4, unit=18, raw=45, factor=100, lower=5),
     Sensor("PS2 Status", kind=8, bits=(0, 3)),
 ]
-#: The root of an image is read-only. What apt says of it is the result.
+#: The root of a light host is read-only, too. What apt says of it is the result.
 INSTALL = (
-    "btrfs property set -ts / ro false 2>/dev/null; export DEBIAN_FRONTEND=noninteractive; "
-    "apt-get -qq update && apt-get install -y -qq --no-install-recommends openipmi >/dev/null; code=$?; "
-    "btrfs property set -ts / ro true 2>/dev/null; exit $code"
+    "btrfs property set -ts / ro false; "
+    "DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends openipmi >/dev/null; code=$?; "
+    "btrfs property set -ts / ro true; exit $code"
 )
 KNOWN = (
     "stat -c %U:%a /var/lib/gpuadmin/monitoring/ipmi.yml; "
