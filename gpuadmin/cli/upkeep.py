@@ -17,25 +17,27 @@ from gpuadmin.options import MailOptions, Options
 @click.option("--image", metavar="NAME", help="With --stick: the image.  [default: the newest with a full stream]")
 @click.option("--kernel", metavar="TEXT", default="", help="With --stick: further arguments of all its kernels.")
 @click.option("--serve", multiple=True, metavar="MAC", help="Boot this machine from the network; repeatable.")
-@click.option("--hours", type=WholeNumber(1, 24), default=2, show_default=True, help="With --serve: for how long.")
+@click.option("--hours", type=WholeNumber(1, 24), help="With --serve: for how long.  [default: 2]")
 @click.option(
     "--answers", metavar="DIR", type=click.Path(path_type=Path), help="Write answer files of installers there."
 )
 @click.option("--mac", metavar="MAC", help="A MAC address of the machine: another machine refuses.")
-@click.option("--disk", metavar="BY-ID", default="", help="Its name in /dev/disk/by-id; without it all are shown.")
-@click.option("--address", metavar="ADDRESS", help="Where the stick answers.  [default: the host's own address]")
+@click.option(
+    "--disk", metavar="BY-ID", default="", help="Its name in /dev/disk/by-id; without it, with --check, all are shown."
+)
+@click.option("--address", metavar="ADDRESS", help="Where the machine answers now.  [default: the host's own address]")
 @click.option("--network", multiple=True, metavar="FILE", help="A .network file, in place of DHCP; repeatable.")
 @click.option("--erase", metavar="HOST", help="With --yes, for a disk that is not empty: the name to be typed.")
 @run_options(limit=False)
 def install(
     options: Options, host: str | None, stick: Path | None, image: str | None, kernel: str, serve: tuple[str, ...],
-    hours: int, answers: Path | None, mac: str | None, disk: str, address: str | None, network: tuple[str, ...],
+    hours: int | None, answers: Path | None, mac: str | None, disk: str, address: str | None, network: tuple[str, ...],
     erase: str | None,
 ) -> int:  # fmt: skip
     """Make an empty machine a node: boot it from the site's stick, and have one named disk written.
 
-    The stick writes nothing by itself. HOST is in the inventory. What is on the disk is shown, and the host's name is
-    typed before it goes. Cut off anywhere, the same again begins anew.
+    The stick writes nothing by itself. HOST is in the inventory. What is on the disk is shown, and you type the host's
+    name before it is erased. If it is interrupted, run it again: it starts over.
 
     \b
     gpuadmin install --stick site.img
@@ -53,13 +55,15 @@ def install(
         raise click.UsageError("--disk, --address, --network and --erase go with HOST")
     if stick is None and (image or kernel):
         raise click.UsageError("--image and --kernel go with --stick: the image is the one that the stick has")
+    if hours is not None and not serve:
+        raise click.UsageError("--hours goes with --serve")
     if stick is not None:
         return action.make_stick(options, stick, image, kernel)
     if answers is not None:
         return action.write_answers(options, answers)
     macs = [one.lower().replace("-", ":") for one in (*serve, mac or "")]
     if serve:
-        return action.serve_stick(options, macs[:-1], hours)
+        return action.serve_stick(options, macs[:-1], hours or 2)
     return action.install(options, str(host), macs[-1], disk, address, network, erase)
 
 
