@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.actions.bootstrap import find_public_key
-from gpuadmin.actions.shared import answers
+from gpuadmin.actions.shared.answer_files import write_answer_files
 from gpuadmin.actions.shared.images import facts, require_storage, signers, variables
 from gpuadmin.ansible import connections
 from gpuadmin.common.records.installs import MAC
@@ -90,7 +90,7 @@ def serve_stick(options: Options, macs: Sequence[str], hours: int) -> int:
 def write_answers(options: Options, directory: Path) -> int:
     """Write what installers of ordinary roots take into a directory. Returns the exit code."""
     site = load_site(str(find_site(options.site)))
-    return answers.write(site, find_public_key(site), options, directory)
+    return write_answer_files(site, find_public_key(site), options, directory)
 
 
 def install(

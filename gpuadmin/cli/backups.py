@@ -97,7 +97,7 @@ def restore_home(
 def promote(host: str, read_only: bool, options: Options) -> int:
     """Have the host of the second copies serve the homes, because the storage host is dead or cut off.
 
-    The plan says from when each person's copy is, and what is newer elsewhere. The copies stay: homes are snapshots of
+    The plan says how old each person's copy is, and what is newer elsewhere. The copies stay: homes are snapshots of
     them. The inventory names the host as storage then, and the old one as backup; nodes mount again without a reboot.
     Refused while the old one serves. If it is interrupted, run it again: it continues.
     """

@@ -195,7 +195,7 @@ def reboot(hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool,
 @power_options
 @click.option("--idle", type=click.IntRange(min=1), metavar="N",
               help="Only N nodes, of those that nobody is on, in turn.")  # fmt: skip
-@click.option("--place", metavar="TEXT", help="Only hosts whose place in the inventory has this in it.")
+@click.option("--place", metavar="TEXT", help="Only hosts whose place in the inventory contains this.")
 @run_options()
 def shutdown(
     hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool, idle: int | None, place: str | None,
@@ -209,7 +209,7 @@ def shutdown(
     \b
     gpuadmin shutdown all --at 17:30        # the day the building loses power
     gpuadmin shutdown gpu3 --when-idle
-    gpuadmin shutdown gpu --idle 4 --place "room 301"       # it is too hot there: whose turn is longest ago
+    gpuadmin shutdown gpu --idle 4 --place "room 301"       # it is too hot there; nodes take turns
     """
     from gpuadmin.actions.shutdown import shutdown
 
@@ -221,7 +221,7 @@ def shutdown(
 @click.command("power")
 @click.argument("action", type=click.Choice(("status", "on", "off", "cycle")))
 @click.argument("hosts", metavar="[HOST]...", nargs=-1, shell_complete=pattern())
-@click.option("--hard", is_flag=True, help="Cut hosts off that answer, too, and ask them nothing: the last resort.")
+@click.option("--hard", is_flag=True, help="Also cut off hosts that answer, without asking them: the last resort.")
 @click.option("--force", is_flag=True, help="Send away people who are on hosts that answer.")
 @click.option(
     "--queue", is_flag=True, help="Of nodes that `shutdown --idle` switched off, only as many as jobs wait for."
@@ -230,9 +230,9 @@ def shutdown(
 def power(action: str, hosts: tuple[str, ...], hard: bool, force: bool, queue: bool, options: Options) -> int:
     """Show whether hosts are on, or switch them on, off, or off and on, by their BMC or Wake-on-LAN.
 
-    Each host is asked first: one that answers goes by itself, as by shutdown, and stays while people are on it. One
-    that does not answer is cut off by its BMC, after you have seen whose jobs were there. Storage comes back before
-    nodes. The BMCs are asked from the storage host, or from another that answers.
+    Each host is asked first: one that answers shuts down by itself, as with shutdown, and stays on while people use
+    it. One that does not answer is cut off by its BMC, after you have seen whose jobs were there. Storage comes back
+    before nodes. The BMCs are asked from the storage host, or from another that answers.
 
     \b
     gpuadmin power status

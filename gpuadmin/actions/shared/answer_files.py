@@ -19,7 +19,7 @@ from gpuadmin.templates import Templates
 FILES = ("preseed.cfg", "user-data", "cloud-config")
 
 
-def write(site: Site, key: str, options: Options, directory: Path) -> int:
+def write_answer_files(site: Site, key: str, options: Options, directory: Path) -> int:
     """Write a site's answer files into a directory; `key`: the admin account's public one. Returns the exit code."""
     there = [name for name in (*FILES, "meta-data") if (directory / name).exists()]
     if there:  # guard: answer files replace no file
