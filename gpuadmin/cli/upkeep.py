@@ -241,6 +241,8 @@ def power(action: str, hosts: tuple[str, ...], hard: bool, force: bool, queue: b
     """
     from gpuadmin.actions.power import power, switch_on_needed
 
+    if (hard or force) and action not in ("off", "cycle"):
+        raise click.UsageError("--hard and --force go with off and cycle")
     if queue:
         if action != "on":
             raise click.UsageError("--queue is for `power on`")
