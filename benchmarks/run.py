@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from _checkout import ROOT
 
 FIGURES = ROOT / "benchmarks" / "figures.json"
-#: What is run of each. The long ones have the sizes that fit an hour and a half for all, on two cores.
+#: What is run of each. The long ones have sizes with which all take some two hours on two cores.
 COMMANDS: Mapping[str, str] = {
     "startup": "",
     "top": "",

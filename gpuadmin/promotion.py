@@ -118,7 +118,7 @@ def _way_out(old: Host, copies: Answers) -> str:
         return f"People may work there: cut its power (the plug, or gpuadmin power off {old.name} --hard)"
     if "storage" not in old.groups:
         return f"gpuadmin provision --limit {old.name} takes its export away"
-    stop = f"gpuadmin run {old.name} -- sudo systemctl disable --now nfs-server"
+    stop = f"gpuadmin run {old.name} -- systemctl disable --now nfs-server"
     return f"gpuadmin backup, so that the copies are of now; then gpuadmin shutdown {old.name}, or {stop}"
 
 

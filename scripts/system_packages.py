@@ -68,7 +68,7 @@ TEST_TOOLS: Mapping[str, str] = {
 
 def missing_packages(purpose: str) -> list[str]:
     """Given a purpose, return the Debian packages that are missing, each once."""
-    wanted = {tool: names[0] for tool, names in PACKAGES.items() if tool in VERBS or purpose != "fast"}
+    wanted = {tool: package for tool, package in PACKAGES.items() if tool in VERBS or purpose != "fast"}
     wanted.pop(NOT_EVERYWHERE, None)
     root = os.geteuid() == 0
     if purpose != "test":

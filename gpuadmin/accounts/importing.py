@@ -126,7 +126,8 @@ def _csv_rows(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
         header = [str(name).strip().lower() for name in reader.fieldnames or []]
         unknown = [name for name in header if name not in COLUMNS]
         if unknown or "name" not in header:  # guard: a column that is not known is refused
-            what = f"unknown column {unknown[0]!r}" if unknown else "no column 'name'"
+            # guard: a line of a file that is no table of people is not shown -> f"unknown column {unknown[0]!r}"
+            what = f"unknown column {unknown[0]!r}" if "name" in header else "no column 'name'"
             raise ConfigError(f"{path.name}:1: {what}", hint=f"the columns are: {', '.join(COLUMNS)}")
         reader.fieldnames = header
         for row in reader:

@@ -82,7 +82,7 @@ def audit(options: Options, patterns: Sequence[str], *, record: bool, labels: Pa
         run = session.look("audit", asked, declared(session), quiet=True)
         found = _found(session, run, asked, recorded)
         if not options.json:
-            _show(session, found)
+            _show(session, found, record=record)
         written = _record(session, found) if record else False
         code = (
             run.code
@@ -159,7 +159,7 @@ def _box(host: Host, seen: Seen | None) -> dict[str, Any]:
     return {**of_inventory, "parts": parts, "unknown": None if seen is None else dict(seen.unknown)}
 
 
-def _show(session: Session, found: _Found) -> None:
+def _show(session: Session, found: _Found, *, record: bool) -> None:
     console = session.console
     rows = []
     for one in found.hosts:
@@ -174,7 +174,7 @@ def _show(session: Session, found: _Found) -> None:
     _lines(
         session, "Moved, swapped or gone since it was recorded", [(moved.host, moved.words) for moved in found.moved]
     )
-    if found.record is None:
+    if found.record is None and not record:
         console.print(f"Nothing is recorded yet, so nothing can have moved: gpuadmin audit --record writes {FILE}.")
     found.power.show(session, roots_only=True)
     _lines(session, "sshd is not as audit.ssh in gpuadmin.yml wants it", found.ssh)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.actions.bootstrap import find_public_key
-from gpuadmin.actions.shared import answers
+from gpuadmin.actions.shared.answer_files import write_answer_files
 from gpuadmin.actions.shared.images import facts, require_storage, signers, variables
 from gpuadmin.ansible import connections
 from gpuadmin.common.records.installs import MAC
@@ -28,7 +28,7 @@ from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import ask, echo
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError, UnreachableError
 from gpuadmin.host_keys import fetch_host_keys
-from gpuadmin.images.install import choose_disk, choose_image, describe_disk
+from gpuadmin.images.install import choose_disk, choose_image, describe_disk, describe_disks
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
@@ -50,7 +50,10 @@ def make_stick(options: Options, file: Path, image: str | None, arguments: str) 
         found.store_known.require("which images the store has")
         name, server = choose_image(found.complete, image), session.site.settings.images.server or names[0]
         builder = PlanBuilder(f"Make a stick that installs {name}")
-        builder.add(server, f"make a bootable disk of {name} beside the store, with GRUB for BIOS and UEFI")
+        builder.add(
+            server,
+            f"make a bootable disk of {name} beside the store, with GRUB for BIOS and UEFI, and the packages for that",
+        )
         builder.add("site", f"copy it to {file}; its host key takes the place of the earlier stick's")
         session.plan(builder.build())
         session.confirm()  # guard: a stick is made once that is confirmed
@@ -66,10 +69,10 @@ def make_stick(options: Options, file: Path, image: str | None, arguments: str) 
 
 def serve_stick(options: Options, macs: Sequence[str], hours: int) -> int:
     """Have the storage host boot machines, by MAC address, from the network as from a stick. Returns the exit code."""
+    for mac in macs:
+        _require_mac("--serve", mac)
     with opened("install", options) as session:
         require_storage(session)
-        for mac in macs:
-            _require_mac("--serve", mac)
         server = session.site.settings.images.server or session.site.inventory.group("storage")[0].name
         given = {"gpuadmin_netboot": {"macs": list(macs), "hours": hours}}
         found = session.look("serve-stick", [server], given)
@@ -87,7 +90,7 @@ def serve_stick(options: Options, macs: Sequence[str], hours: int) -> int:
 def write_answers(options: Options, directory: Path) -> int:
     """Write what installers of ordinary roots take into a directory. Returns the exit code."""
     site = load_site(str(find_site(options.site)))
-    return answers.write(site, find_public_key(site), options, directory)
+    return write_answer_files(site, find_public_key(site), options, directory)
 
 
 def install(
@@ -96,8 +99,8 @@ def install(
     """Install one node on a machine that runs from the stick. `disk`: its name, empty to see which there are; `erase`:
     the host's name, for a disk that is not empty, with --yes. Returns the exit code.
     """
+    _require_mac("--mac", mac)
     with opened("install", options) as session:
-        _require_mac("--mac", mac)
         (host,) = session.site.inventory.named([name])
         if "gpu" not in host.groups:
             raise ConfigError(f"{name} is in no group of nodes", hint="put it into gpu in inventory/hosts.yml")
@@ -117,6 +120,10 @@ def install(
         machine = found.hosts[name].reports.get("machine")
         if machine is None:
             return report(session, found, advice="boot it from the site's newest stick; --address says where it is")
+        if session.check and not disk:
+            for line in (f"{name} has these disks; --disk takes the name before the colon:", *describe_disks(machine)):
+                session.console.print(line)
+            return report(session, found, {"disks": machine["disks"]}, show=None if found.bad else lambda: None)
         chosen = choose_disk(machine, disk)
         if found.bad:  # guard: what a machine refuses is not asked about
             return report(session, found)
@@ -137,18 +144,23 @@ def install(
             raise RefusedError("not confirmed; nothing was written")
         # guard: a disk that has something else on it by then is not written -> order
         shown = {**order, "shown": chosen["parts"]}
-        run = session.run("install", [name], {**login, "gpuadmin_install": shown}, check=False)
-        made = run.hosts[name].reports.get("made")
-        if made is None:
-            return report(session, run, advice="boot the stick again and run the same: it begins anew")
-        _pin(session, known_as(host.address, host.port), made["host_key"])
-        booted = session.run("install", [name], {**login, "gpuadmin_install_reboot": True}, check=False)
-        if booted.bad:
-            return report(session, booted, advice="switch it off and on; it boots from its disk")
-        session.console.print(f"Waiting until {name} has booted from its disk…")
-        _await(host, made["host_key"])
-        echo(f"Next: gpuadmin provision --limit {name}; gpuadmin prepare-root --limit {name}", err=True)
-        return report(session, run, {"image": machine["image"], "disk": disk})
+        return _write(session, host, login, shown, machine["image"])
+
+
+def _write(session: Session, host: Host, login: Mapping[str, str], order: Mapping[str, Any], image: str) -> int:
+    """Write a disk, boot the node from it, and wait for its key. Returns the exit code."""
+    run = session.run("install", [host.name], {**login, "gpuadmin_install": order}, check=False)
+    made = run.hosts[host.name].reports.get("made")
+    if made is None:
+        return report(session, run, advice="boot the stick again and run the same: it starts over")
+    _pin(session, known_as(host.address, host.port), made["host_key"])
+    booted = session.run("install", [host.name], {**login, "gpuadmin_install_reboot": True}, check=False)
+    if booted.bad:
+        return report(session, booted, advice="switch it off and on; it boots from its disk")
+    session.console.print(f"Waiting until {host.name} has booted from its disk…")
+    _await(host, made["host_key"])
+    echo(f"Next: gpuadmin provision --limit {host.name}; gpuadmin prepare-root --limit {host.name}", err=True)
+    return report(session, run, {"image": image, "disk": order["disk"]})
 
 
 def _require_mac(option: str, mac: str) -> None:

@@ -67,7 +67,7 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
         if secrets:
             keep_secret(session.site, secret)
         absent = "" if old.name in copies.known else old.name
-        asked |= _former(session, old, "\n".join(message), absent)
+        asked |= _describe_former(session, old, "\n".join(message), absent)
         hosts = [one.name for one in session.hosts if one.name != absent]
         run = run if run.interrupted else run.then(session.run("provision", hosts, asked, check=False))
         return report(session, run, result, advice="run it again: it goes on from where it is")
@@ -88,7 +88,7 @@ def _find(session: Session, name: str) -> tuple[Host, Host]:
     return host, old[0]
 
 
-def _former(session: Session, old: Host, message: str = "", absent: str = "") -> dict[str, Any]:
+def _describe_former(session: Session, old: Host, message: str = "", absent: str = "") -> dict[str, Any]:
     """What hosts get to know of the one that serves no more. `absent`: its name, where it does not answer."""
     above = str(Path(str(session.site.settings.homes.export)).parent)
     former = {"server": old.cluster_address, "above": above, "message": message, "absent": absent}
@@ -98,7 +98,7 @@ def _former(session: Session, old: Host, message: str = "", absent: str = "") ->
 def _look(session: Session, host: Host, old: Host) -> tuple[Answers, Answers]:
     """What hosts say of copies, and of what they have of the old one's."""
     nodes = [one for one in session.named("gpu") if one not in (host.name, old.name)]
-    request = {"gpuadmin_promote_tasks": "look", **_former(session, old)}
+    request = {"gpuadmin_promote_tasks": "look", **_describe_former(session, old)}
     found = session.look("promote", [host.name, old.name, *nodes], request).hosts
     copies = Answers.of(found, [host.name, old.name], "facts")
     return copies, Answers.of(found, [host.name, *nodes], "former_homes")

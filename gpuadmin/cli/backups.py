@@ -56,9 +56,7 @@ def verify_backup(name: str | None, users: tuple[str, ...], options: Options) ->
 
 @click.command("restore-home")
 @click.argument("user", metavar="[USER]", required=False, shell_complete=people(removed=True))
-@click.option(
-    "--all", "everybody", is_flag=True, help="Everybody's home that is not there, or that nobody has used yet."
-)
+@click.option("--all", "everybody", is_flag=True, help="Every home that is missing, or that nobody has used yet.")
 @click.option("--from", "backup", metavar="BACKUP", help="Which backup. [default: the newest that was verified]")
 @click.option("--path", metavar="SUB", default="", help="Only this part of the home.")
 @click.option("--to", "target", metavar="DIR", help="A directory on the storage host that is not there yet.")
@@ -78,8 +76,8 @@ def restore_home(
     Owners and modes are kept, and the copy is compared with the backup. For somebody who has no account
     it goes to the attic on the storage host, where root alone can enter.
 
-    With --all: after a storage host was lost, each home to its place from the newest verified backup that is anywhere.
-    The plan says from when each is. Interrupted, the same again goes on.
+    With --all: after a storage host was lost, each home to its place from the newest verified backup that any host has.
+    The plan says how old each is. If it is interrupted, run it again: it continues.
     """
     from gpuadmin.actions.restore_home import restore_all, restore_home
 
@@ -99,9 +97,9 @@ def restore_home(
 def promote(host: str, read_only: bool, options: Options) -> int:
     """Have the host of the second copies serve the homes, because the storage host is dead or cut off.
 
-    The plan says from when each person's copy is, and what is newer elsewhere. The copies stay: homes are snapshots of
+    The plan says how old each person's copy is, and what is newer elsewhere. The copies stay: homes are snapshots of
     them. The inventory names the host as storage then, and the old one as backup; nodes mount again without a reboot.
-    Refused while the old one serves. Interrupted, the same again goes on.
+    Refused while the old one serves. If it is interrupted, run it again: it continues.
     """
     from gpuadmin.actions.promote import promote
 

@@ -17,25 +17,27 @@ from gpuadmin.options import MailOptions, Options
 @click.option("--image", metavar="NAME", help="With --stick: the image.  [default: the newest with a full stream]")
 @click.option("--kernel", metavar="TEXT", default="", help="With --stick: further arguments of all its kernels.")
 @click.option("--serve", multiple=True, metavar="MAC", help="Boot this machine from the network; repeatable.")
-@click.option("--hours", type=WholeNumber(1, 24), default=2, show_default=True, help="With --serve: for how long.")
+@click.option("--hours", type=WholeNumber(1, 24), help="With --serve: for how long.  [default: 2]")
 @click.option(
     "--answers", metavar="DIR", type=click.Path(path_type=Path), help="Write answer files of installers there."
 )
 @click.option("--mac", metavar="MAC", help="A MAC address of the machine: another machine refuses.")
-@click.option("--disk", metavar="BY-ID", default="", help="Its name in /dev/disk/by-id; without it all are shown.")
-@click.option("--address", metavar="ADDRESS", help="Where the stick answers.  [default: the host's own address]")
+@click.option(
+    "--disk", metavar="BY-ID", default="", help="Its name in /dev/disk/by-id; without it, with --check, all are shown."
+)
+@click.option("--address", metavar="ADDRESS", help="Where the machine answers now.  [default: the host's own address]")
 @click.option("--network", multiple=True, metavar="FILE", help="A .network file, in place of DHCP; repeatable.")
 @click.option("--erase", metavar="HOST", help="With --yes, for a disk that is not empty: the name to be typed.")
 @run_options(limit=False)
 def install(
     options: Options, host: str | None, stick: Path | None, image: str | None, kernel: str, serve: tuple[str, ...],
-    hours: int, answers: Path | None, mac: str | None, disk: str, address: str | None, network: tuple[str, ...],
+    hours: int | None, answers: Path | None, mac: str | None, disk: str, address: str | None, network: tuple[str, ...],
     erase: str | None,
 ) -> int:  # fmt: skip
     """Make an empty machine a node: boot it from the site's stick, and have one named disk written.
 
-    The stick writes nothing by itself. HOST is in the inventory. What is on the disk is shown, and the host's name is
-    typed before it goes. Cut off anywhere, the same again begins anew.
+    The stick writes nothing by itself. HOST is in the inventory. What is on the disk is shown, and you type the host's
+    name before it is erased. If it is interrupted, run it again: it starts over.
 
     \b
     gpuadmin install --stick site.img
@@ -53,13 +55,15 @@ def install(
         raise click.UsageError("--disk, --address, --network and --erase go with HOST")
     if stick is None and (image or kernel):
         raise click.UsageError("--image and --kernel go with --stick: the image is the one that the stick has")
+    if hours is not None and not serve:
+        raise click.UsageError("--hours goes with --serve")
     if stick is not None:
         return action.make_stick(options, stick, image, kernel)
     if answers is not None:
         return action.write_answers(options, answers)
     macs = [one.lower().replace("-", ":") for one in (*serve, mac or "")]
     if serve:
-        return action.serve_stick(options, macs[:-1], hours)
+        return action.serve_stick(options, macs[:-1], hours or 2)
     return action.install(options, str(host), macs[-1], disk, address, network, erase)
 
 
@@ -191,7 +195,7 @@ def reboot(hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool,
 @power_options
 @click.option("--idle", type=click.IntRange(min=1), metavar="N",
               help="Only N nodes, of those that nobody is on, in turn.")  # fmt: skip
-@click.option("--place", metavar="TEXT", help="Only hosts whose place in the inventory has this in it.")
+@click.option("--place", metavar="TEXT", help="Only hosts whose place in the inventory contains this.")
 @run_options()
 def shutdown(
     hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool, idle: int | None, place: str | None,
@@ -205,7 +209,7 @@ def shutdown(
     \b
     gpuadmin shutdown all --at 17:30        # the day the building loses power
     gpuadmin shutdown gpu3 --when-idle
-    gpuadmin shutdown gpu --idle 4 --place "room 301"       # it is too hot there: whose turn is longest ago
+    gpuadmin shutdown gpu --idle 4 --place "room 301"       # it is too hot there; nodes take turns
     """
     from gpuadmin.actions.shutdown import shutdown
 
@@ -217,7 +221,7 @@ def shutdown(
 @click.command("power")
 @click.argument("action", type=click.Choice(("status", "on", "off", "cycle")))
 @click.argument("hosts", metavar="[HOST]...", nargs=-1, shell_complete=pattern())
-@click.option("--hard", is_flag=True, help="Cut hosts off that answer, too, and ask them nothing: the last resort.")
+@click.option("--hard", is_flag=True, help="Also cut off hosts that answer, without asking them: the last resort.")
 @click.option("--force", is_flag=True, help="Send away people who are on hosts that answer.")
 @click.option(
     "--queue", is_flag=True, help="Of nodes that `shutdown --idle` switched off, only as many as jobs wait for."
@@ -226,9 +230,9 @@ def shutdown(
 def power(action: str, hosts: tuple[str, ...], hard: bool, force: bool, queue: bool, options: Options) -> int:
     """Show whether hosts are on, or switch them on, off, or off and on, by their BMC or Wake-on-LAN.
 
-    Each host is asked first: one that answers goes by itself, as by shutdown, and stays while people are on it. One
-    that does not answer is cut off by its BMC, after you have seen whose jobs were there. Storage comes back before
-    nodes. The BMCs are asked from the storage host, or from another that answers.
+    Each host is asked first: one that answers shuts down by itself, as with shutdown, and stays on while people use
+    it. One that does not answer is cut off by its BMC, after you have seen whose jobs were there. Storage comes back
+    before nodes. The BMCs are asked from the storage host, or from another that answers.
 
     \b
     gpuadmin power status
@@ -237,6 +241,8 @@ def power(action: str, hosts: tuple[str, ...], hard: bool, force: bool, queue: b
     """
     from gpuadmin.actions.power import power, switch_on_needed
 
+    if (hard or force) and action not in ("off", "cycle"):
+        raise click.UsageError("--hard and --force go with off and cycle")
     if queue:
         if action != "on":
             raise click.UsageError("--queue is for `power on`")

@@ -16,14 +16,19 @@ def describe_disk(disk: Mapping[str, Any]) -> list[str]:
     return [first, *(f"  {part}" for part in disk["parts"] or ["nothing is on it"]), *why]
 
 
+def describe_disks(machine: Mapping[str, Any]) -> list[str]:
+    """All disks of a machine: indented lines for people."""
+    return [f"  {line}" for disk in machine["disks"] for line in describe_disk(disk)]
+
+
 def choose_disk(machine: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Given what a machine says, return the disk of a name. Raises ConfigError, with all disks, where there is none."""
     for disk in machine["disks"]:
         if name in disk["names"]:
             return dict(disk)
     what = f"this machine has no disk {name}" if name else "no disk is named"
-    lines = "\n  ".join(line for disk in machine["disks"] for line in describe_disk(disk))
-    raise ConfigError(f"{what}; what it has:\n  {lines}", hint="--disk NAME, as it stands before the colon")
+    lines = "\n".join((f"{what}; what it has:", *describe_disks(machine)))
+    raise ConfigError(lines, hint="--disk NAME, as it stands before the colon")
 
 
 def choose_image(complete: Mapping[str, Mapping[str, Any]], wanted: str | None) -> str:

@@ -38,11 +38,9 @@ def require(*tools: str) -> None:
 
 def missing_error(lacking: Sequence[str]) -> GpuadminError:
     """Given tools that this machine lacks, return the error that says how to get them."""
-    columns = zip(*(PACKAGES[tool] for tool in lacking), strict=True)
-    debian, fedora, arch = (" ".join(dict.fromkeys(column)) for column in columns)
     return GpuadminError(
         f"the lab needs {', '.join(lacking)}, which this machine does not have",
-        hint=f"Debian, Ubuntu: apt install {debian}; Fedora: dnf install {fedora}; Arch: {arch}",
+        hint=f"apt install {' '.join(dict.fromkeys(PACKAGES[tool] for tool in lacking))} (Debian, Ubuntu)",
     )
 
 

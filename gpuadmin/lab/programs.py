@@ -9,26 +9,26 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping
 
-#: tool → (Debian/Ubuntu, Fedora, Arch) packages that have it.
-PACKAGES: Mapping[str, tuple[str, str, str]] = {
-    "qemu-system-x86_64": ("qemu-system-x86", "qemu-system-x86-core", "qemu-system-x86"),
-    "qemu-img": ("qemu-utils", "qemu-img", "qemu-img"),
-    "mmdebstrap": ("mmdebstrap", "mmdebstrap", "mmdebstrap (AUR)"),
-    "tar": ("tar", "tar", "tar"),
-    "ssh": ("openssh-client", "openssh-clients", "openssh"),
-    "ssh-keygen": ("openssh-client", "openssh-clients", "openssh"),
-    "ps": ("procps", "procps-ng", "procps-ng"),
-    "newuidmap": ("uidmap", "shadow-utils", "shadow"),
-    "unshare": ("util-linux", "util-linux", "util-linux"),
-    "losetup": ("mount", "util-linux", "util-linux"),
-    "mkfs.btrfs": ("btrfs-progs", "btrfs-progs", "btrfs-progs"),
-    "btrfs": ("btrfs-progs", "btrfs-progs", "btrfs-progs"),
-    "ip": ("iproute2", "iproute", "iproute2"),
-    "modprobe": ("kmod", "kmod", "kmod"),
-    "cc": ("gcc libc6-dev", "gcc", "gcc"),
-    "OVMF": ("ovmf", "edk2-ovmf", "edk2-ovmf"),
-    "ubuntu-keyring": ("ubuntu-keyring", "ubu-keyring", "ubuntu-keyring"),
-    "debian-archive-keyring": ("debian-archive-keyring", "debian-keyring", "debian-archive-keyring"),
+#: tool → packages of Debian and Ubuntu that have it.
+PACKAGES: Mapping[str, str] = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "qemu-img": "qemu-utils",
+    "mmdebstrap": "mmdebstrap",
+    "tar": "tar",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "ps": "procps",
+    "newuidmap": "uidmap",
+    "unshare": "util-linux",
+    "losetup": "mount",
+    "mkfs.btrfs": "btrfs-progs",
+    "btrfs": "btrfs-progs",
+    "ip": "iproute2",
+    "modprobe": "kmod",
+    "cc": "gcc libc6-dev",
+    "OVMF": "ovmf",
+    "ubuntu-keyring": "ubuntu-keyring",
+    "debian-archive-keyring": "debian-archive-keyring",
 }
 
 #: Those of them that only some options of the lab need.

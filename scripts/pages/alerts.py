@@ -31,15 +31,25 @@ def _alerts() -> str:
         for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]:
             for rule in (one for one in group["rules"] if "alert" in one):
                 notes, after = rule["annotations"], rule.get("for")
-                # what the rule fills in is an ellipsis here
-                summary = re.sub(r"\{\{.*?\}\}", "…", notes["summary"])
+                words = {name: _name_values(text) for name, text in notes.items()}
                 when = f", after {after}" if after else ""
                 lines += [
                     f"### {rule['alert']}",
-                    f"“{summary}” ({_URGENT[rule['labels']['severity']]}{when})",
+                    f"“{words['summary']}” ({_URGENT[rule['labels']['severity']]}{when})",
                     "",
-                    f"- What it means: {notes['meaning']}",
-                    f"- What to do: {notes['todo']}",
+                    f"- What it means: {words['meaning']}",
+                    f"- What to do: {words['todo']}",
                     "",
                 ]
     return "\n".join(lines)
+
+
+def _name_values(text: str) -> str:
+    """Given a template of Prometheus, return it with names in place of values. For example, `{{ $labels.instance }} has
+    {{ $value }}` becomes `HOST has N`.
+    """
+    text = re.sub(r"\{\{ with (\$labels\.\w+) \}\}(.*?)\{\{ \. \}\}(.*?)\{\{ end \}\}", r"\2{{ \1 }}\3", text)
+    text = re.sub(r"\{\{ (?:with|range|end)\b.*?\}\}", "", text)
+    text = re.sub(r"\{\{ \$labels\.(?:instance|node) \}\}", "HOST", text)
+    text = re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: found[1].upper(), text)
+    return re.sub(r"\{\{ .*? \}\}", "N", text)

@@ -73,6 +73,10 @@ def test_every_row_of_the_invariants_names_what_holds_it() -> None:
     assert [row for row in rows if not quoted(row.split("|")[2])] == []
 
 
+def test_alerts_are_readable() -> None:
+    assert "{{" not in (ROOT / "docs/monitoring.md").read_text(), "a template of Prometheus's"
+
+
 def test_a_decision_has_its_date_and_status() -> None:
     decisions = list(load("pages").decisions.decisions())
     numbers = [one.number for one in decisions]

@@ -86,6 +86,7 @@ BAD = {
     "a newline in a field": ("a.csv", 'name,note\nminji,"a\nb"\n', ["a.csv:3: ", "control character"]),
     "unknown column": ("a.csv", "name,shell\nminji,/bin/sh\n", ["a.csv:1: unknown column 'shell'"]),
     "no name column": ("a.csv", "email\nminji@example.org\n", ["a.csv:1: no column 'name'"]),
+    "another file": ("shadow", "root:$y$secret:1::\n", ["shadow:1: no column 'name'"]),
     "empty": ("a.csv", "", ["a.csv:1: no column 'name'"]),
     "nobody": ("a.csv", "name\n", ["names nobody"]),
     "too many fields": ("a.csv", "name,uid\nminji,20000,x\n", ["a.csv:2: has another number of columns"]),

@@ -52,6 +52,7 @@ def test_it_looks_and_writes_nothing(ansible: Ansible, cli: Cli) -> None:
     assert ansible.asked[0].check
     assert ansible.site is not None
     assert load(ansible.site) is None
+    assert "gpuadmin audit --record" not in cli("audit", "--record", "--yes")[1], "it is what was typed"
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,10 @@ def test_a_check_writes_nothing(answers: Answers, site: Path, cli: Cli) -> None:
     what = "with it goes what a node keeps on its disk: /local, /var"
     assert what in succeed(cli, "install", "node1", "--mac", MAC, "--disk", FULL, "--check")
     assert what not in succeed(cli, "install", "node1", "--mac", MAC, "--disk", BLANK, "--check")
-    assert [one.check for one in answers.asked] == [True, True]
+    assert "  nvme-FULL_2: 1.0 TB, ODD\n    sda1: ntfs, 'Windows'" in succeed(
+        cli, "install", "node1", "--mac", MAC, "--check"
+    )
+    assert [one.check for one in answers.asked] == [True, True, True]
     assert pinned(site, PATTERN) == {OLD_KEY}
 
 
@@ -187,7 +190,7 @@ def test_the_name_is_typed(typed: str, code: int, answers: Answers, cli: Cli, mo
 @pytest.mark.parametrize(
     ("fails", "advice", "key"),
     [
-        ("disk", "boot the stick again and run the same: it begins anew", OLD_KEY),
+        ("disk", "boot the stick again and run the same: it starts over", OLD_KEY),
         ("reboot", "switch it off and on", NODE_KEY),
     ],
 )
@@ -224,6 +227,7 @@ def test_what_must_be_there_first(answers: Answers, site: Path, cli: Cli) -> Non
     assert "is in no group of nodes" in fail(cli, 2, "install", "storage1", "--mac", MAC)
     for arguments in ((), ("node1",), ("--mac", MAC), ("node1", "--mac", MAC, "--stick", "x"), ("node1", "--mac", "")):
         assert "name a HOST and its --mac" in fail(cli, 2, "install", *arguments)
+    assert "--hours goes with --serve" in fail(cli, 2, "install", "node1", "--mac", MAC, "--hours", "3")
     for arguments in (("--image", "old"), ("--kernel", "quiet")):
         assert "go with --stick" in fail(cli, 2, "install", "node1", "--mac", MAC, "--disk", BLANK, *arguments)
     for arguments in (("--disk", BLANK), ("--address", "10.0.0.1"), ("--network", "a.network"), ("--erase", "node1")):

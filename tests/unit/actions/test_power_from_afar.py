@@ -238,6 +238,8 @@ def test_the_plan_says_what_is_lost(cluster: Cluster, cli: Cli, tmp_path: Path, 
         ("off mon1", "{kind: wol}", "mon1: its bmc has no mac (or gpuadmin audit --record while it is on)"),
         ("off mon1", "{kind: ipmi}", "mon1: its bmc has no address"),
         ("off", "", "which hosts? gpuadmin power off HOST"),
+        ("on node1 --hard", "", "--hard and --force go with off and cycle"),
+        ("status --force", "", "--hard and --force go with off and cycle"),
     ],
 )
 def test_a_mistake(cluster: Cluster, cli: Cli, tmp_path: Path, line: str, bmc: str, words: str) -> None:

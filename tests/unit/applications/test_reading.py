@@ -142,6 +142,17 @@ def test_files_that_are_refused(tmp_path: Path, raw: bytes, words: str) -> None:
     assert words in caught.value.message
 
 
+def test_a_line_of_another_file_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "shadow").write_text("root:$y$secret:20001:0:99999:7:::\ndaemon:*:20001:0:99999:7:::\n")
+    for rules in (RULES, with_map(RULES, ["email=이메일"]), with_map(RULES, ["terms=동의"])):
+        with pytest.raises(ConfigError, match="is it the right file") as caught:
+            read_form(tmp_path / "shadow", rules)
+        assert "secret" not in f"{caught.value.message} {caught.value.hint}"
+    (tmp_path / "form.csv").write_text("Email,무엇\n")
+    with pytest.raises(ConfigError, match="the titles are: 'Email', '무엇'"):
+        read_form(tmp_path / "form.csv", RULES)
+
+
 def test_a_file_that_is_too_large(tmp_path: Path) -> None:
     path = tmp_path / "answers.csv"
     with path.open("wb") as stream:

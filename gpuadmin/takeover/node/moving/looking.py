@@ -148,7 +148,7 @@ def _look_at(homes: int, name: str, uid: int, skeleton: str) -> Place:
         return Place("none", [])
     with places.home(homes, name, uid) as top:
         before = _list_before(top)
-        if creating.untouched(top, skeleton, uid):
+        if creating.is_untouched(top, skeleton, uid):
             return Place("untouched", before)
         if os.fstat(top).st_dev != os.fstat(homes).st_dev:  # guard: nobody is kept out for a move that cannot end
             raise NodeError(

@@ -14,7 +14,7 @@ from dataclasses import replace
 from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import open_directory
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import sync_filesystem
-from ansible_collections.gpuadmin.node.plugins.module_utils.homes.creating import untouched
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes.creating import is_untouched
 from ansible_collections.gpuadmin.node.plugins.module_utils.purge import gone
 from ansible_collections.gpuadmin.node.plugins.module_utils.renaming import exchange, rename_new
 
@@ -94,12 +94,12 @@ def _name(root: str, homes: int, at: int, main: Part, skeleton: str) -> None:
         rename_new(main.host, at, main.name, homes)
         return
     with place.home(homes, main.name, main.uid) as made:
-        if not untouched(made, skeleton, main.uid):  # guard: a home that somebody has used stays theirs
+        if not is_untouched(made, skeleton, main.uid):  # guard: a home that somebody has used stays theirs
             raise NodeError("their home on the storage host is not empty any more: run it again")
     one = os.path.join(root, place.MOVING, main.name, main.host)
     exchange(one, os.path.join(root, main.name))
     with place.home(at, main.host, main.uid) as made:
-        if not untouched(made, skeleton, main.uid):  # guard: what came out is looked at again -> False
+        if not is_untouched(made, skeleton, main.uid):  # guard: what came out is looked at again -> False
             exchange(one, os.path.join(root, main.name))
             raise NodeError("their home on the storage host was just used: run it again")
 
@@ -144,7 +144,7 @@ def tidy(at: int, parts: Sequence[Part], skeleton: str) -> None:
         if inode and inode != main.here:
             with place.home(at, main.host, main.uid) as made:
                 # guard: a home that was replaced is deleted only if nobody has used it
-                if not untouched(made, skeleton, main.uid):
+                if not is_untouched(made, skeleton, main.uid):
                     raise NodeError(f"{place.MOVING}/{main.name}/{main.host} is kept: it is not an untouched home")
             gone(at, main.host)
 

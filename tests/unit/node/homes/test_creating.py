@@ -34,7 +34,7 @@ def home(tmp_path: Path) -> Path:
 def untouched(home: Path, skeleton: Path) -> bool:
     handle = open_directory(str(home))
     try:
-        return creating.untouched(handle, str(skeleton), JIHO)
+        return creating.is_untouched(handle, str(skeleton), JIHO)
     finally:
         os.close(handle)
 

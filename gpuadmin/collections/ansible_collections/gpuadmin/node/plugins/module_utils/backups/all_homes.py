@@ -44,7 +44,7 @@ def _refuse_used(order: RestoreAllOrder, one: RestoreOrder) -> None:
         return
     try:
         # guard: a restore leaves a home that somebody has used
-        if not creating.untouched(handle, order.skeleton, os.fstat(handle).st_uid if uid is None else uid):
+        if not creating.is_untouched(handle, order.skeleton, os.fstat(handle).st_uid if uid is None else uid):
             raise NodeError("there is a home that somebody has used")
     finally:
         os.close(handle)

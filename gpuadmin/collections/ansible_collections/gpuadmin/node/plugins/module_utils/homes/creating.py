@@ -73,7 +73,7 @@ def create(root: str, wanted: Sequence[tuple[str, int, int]], skeleton: str, *, 
     sync_directory(root)
 
 
-def untouched(home: int, skeleton: str, uid: int) -> bool:
+def is_untouched(home: int, skeleton: str, uid: int) -> bool:
     """Whether an open home has nothing but what a new one begins with: the files of the skeleton as they are there."""
     others: list[bytes] = []
 

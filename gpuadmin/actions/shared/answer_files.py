@@ -19,7 +19,7 @@ from gpuadmin.templates import Templates
 FILES = ("preseed.cfg", "user-data", "cloud-config")
 
 
-def write(site: Site, key: str, options: Options, directory: Path) -> int:
+def write_answer_files(site: Site, key: str, options: Options, directory: Path) -> int:
     """Write a site's answer files into a directory; `key`: the admin account's public one. Returns the exit code."""
     there = [name for name in (*FILES, "meta-data") if (directory / name).exists()]
     if there:  # guard: answer files replace no file
@@ -40,7 +40,7 @@ def write(site: Site, key: str, options: Options, directory: Path) -> int:
         echo(
             f"{'Would write' if options.check else 'Wrote'} {', '.join(texts)} and an empty meta-data into {directory}"
         )
-        echo("Next, once a machine is installed: gpuadmin bootstrap HOST, which finds it ready")
+        echo("Next, once a machine is installed: gpuadmin trust HOST; gpuadmin provision --limit HOST")
     return 0
 
 

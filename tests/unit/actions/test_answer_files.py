@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuadmin.actions.shared import answers
+from gpuadmin.actions.shared.answer_files import make_command
 from tests.support.sites import make_site
 from tests.support.verbs import fail, succeed
 
@@ -26,7 +26,7 @@ def written(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Path:
     target = tmp_path / "answers"
     succeed(cli, "install", "--answers", str(target), "--check")
     assert not target.exists()
-    succeed(cli, "install", "--answers", str(target))
+    assert "gpuadmin trust HOST; gpuadmin provision --limit HOST" in succeed(cli, "install", "--answers", str(target))
     return target
 
 
@@ -70,7 +70,7 @@ def test_nothing_is_replaced(written: Path, cli: Cli) -> None:
 def test_the_end_is_what_bootstrap_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command, run; where it would change this machine, its words point into a directory."""
     user = pwd.getpwuid(0).pw_name
-    command = answers.make_command(user, KEY)
+    command = make_command(user, KEY)
     for place in ("/var/home", "/etc/sudoers.d"):
         command = command.replace(place, f"{tmp_path}{place}")
     (tmp_path / "etc/sudoers.d").mkdir(parents=True)
