@@ -152,6 +152,7 @@ def test_what_could_not_boot_is_refused(host: Host) -> None:
     host.works = False
     with pytest.raises(NodeError, match=r"gpuadmin-netboot\.service does not stay: Address in use"):
         host.serve()
+    host.works = True
     host.started.clear()
     host.offers = [Offer("10.1.0.5", "", True)]
     with pytest.raises(NodeError, match=f"no DHCP server on eno1 offers {MAC} an address"):
@@ -160,6 +161,42 @@ def test_what_could_not_boot_is_refused(host: Host) -> None:
     with pytest.raises(NodeError, match="has no stick that boots from the network"):
         host.serve()
     assert host.started == {}
+
+
+@pytest.mark.holds("no machine is told to boot what nobody serves")
+def test_half_of_it_is_not_served(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where HTTP's port is taken, dnsmasq would go on telling machines to boot from there, for hours."""
+    monkeypatch.setattr(netboot, "working", lambda unit: "files" not in unit)
+    with pytest.raises(NodeError, match=r"gpuadmin-netboot-files\.service does not stay"):
+        host.serve()
+    assert host.stopped[2:] == [f"gpuadmin-{name}.service" for name in netboot.UNITS]
+
+
+@pytest.mark.holds("somebody who floods the network fills neither a plan nor memory")
+def test_a_flood_of_offers(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Line:
+        """A network in which somebody answers as a thousand servers."""
+
+        def __init__(self, *_: object) -> None:
+            self.servers, self.xid = iter(range(1000)), b""
+
+        def __enter__(self) -> "Line":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+        def setsockopt(self, *_: object) -> None: ...
+        def bind(self, *_: object) -> None: ...
+        def settimeout(self, _: float) -> None: ...
+        def sendto(self, packet: bytes, _: object) -> None:
+            self.xid = packet[4:8]
+
+        def recv(self, _: int) -> bytes:
+            for number in self.servers:
+                return reply((54, struct.pack("!I", number)), xid=self.xid)
+            raise TimeoutError
+
+    monkeypatch.setattr(socket, "socket", Line)
+    assert len(dhcp.ask("eno1", MAC)) == dhcp.MOST
 
 
 @pytest.mark.needs("cpio")
