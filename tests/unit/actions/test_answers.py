@@ -1,5 +1,6 @@
 """Answer files: each installer takes its own, and all end in what the role `bootstrap` makes."""
 
+import json
 import os
 import pwd
 import shlex
@@ -60,6 +61,14 @@ def test_a_name_that_yaml_reads_as_something_else(tmp_path: Path, cli: Cli, monk
     succeed(cli, "install", "--answers", str(tmp_path / "answers"))
     found = yaml.safe_load((tmp_path / "answers/user-data").read_text())
     assert found["autoinstall"]["user-data"]["users"][0]["name"] == "no"
+
+
+def test_into_a_directory_that_is_there_and_below_none(written: Path, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    succeed(cli, "install", "--answers", str(tmp_path / "empty"))
+    told = json.loads(succeed(cli, "install", "--answers", str(tmp_path / "new/below"), "--json"))
+    assert told["result"]["files"] == [f"{tmp_path}/new/below/{name}" for name in answers.FILES]
+    assert {one.name for one in (tmp_path / "empty").iterdir()} == {one.name for one in written.iterdir()}
 
 
 @pytest.mark.needs("debconf-set-selections")
