@@ -193,6 +193,7 @@ def test_a_number_is_called_a_number(asked: list[Invocation], cli: Cli) -> None:
         assert "INTEGER" not in err
 
 
+AWAY = HostResult("unreachable", message="timed out")
 OLDER, NEWER = "20261220T010203Z-daily", "20261222T010203Z-daily"
 #: The storage host has minji's, and a newer one that nobody verified; the backup host also jiho's.
 SETS = {
@@ -264,3 +265,19 @@ def test_all_homes_have_no_options(lost: list[Invocation], cli: Cli, more: list[
     assert cli("restore-home", "--all", *more)[0] == 2
     assert cli("restore-home")[0] == 2
     assert lost == []
+
+
+@pytest.mark.holds("no home is restored where it is not known which are there")
+def test_all_homes_of_a_storage_host_that_does_not_answer(
+    lost: list[Invocation], cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(invocation: Invocation, **_callbacks: object) -> RunResult:
+        lost.append(invocation)
+        backups = {"backup1": HostResult("ok", reports={"facts": {"backups": SETS["backup1"]}})}
+        return RunResult({**(backups if invocation.playbook == "list-backups" else {}), "storage1": AWAY})
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    code, out, _err = cli("restore-home", "--all", "--yes")
+    assert code == 4
+    assert "storage1 does not say what it has" in " ".join(out.split())
+    assert all(one.check for one in lost)
