@@ -199,7 +199,8 @@ OLDER, NEWER = "20261220T010203Z-daily", "20261222T010203Z-daily"
 SETS = {
     "storage1": [
         SET,
-        {**SET, "name": NEWER, "created": "2026-12-22T01:02:03Z", "homes": {"minji": {**HOME, "verified": None}}}],
+        {**SET, "name": NEWER, "created": "2026-12-22T01:02:03Z", "homes": {
+            "minji": {**HOME, "verified": None}, "new": {**HOME, "uid": 20004, "verified": None}}}],
     "backup1": [{**SET, "name": OLDER, "created": "2026-12-20T01:02:03Z", "homes": {
         "minji": HOME, "jiho": {**HOME, "uid": 20002}, "sora": {**HOME, "uid": 777}, "_slurm": {**HOME, "uid": 0},
         "junho": {**HOME, "uid": 20001}, "minji.restored-20261219T010203Z": HOME}}],
@@ -241,6 +242,7 @@ def test_all_homes_in_one_plan(lost: list[Invocation], cli: Cli) -> None:
     assert "Note: left out: new: there is no copy" in out
     assert "left out: sora: the copy is of uid 777, not 20003: gpuadmin restore-home sora" in " ".join(out.split())
     assert f"minji: {NEWER} is newer, and not verified (restore-home minji --from {NEWER})" in " ".join(out.split())
+    assert f"new: {NEWER} is newer, and not verified" in " ".join(out.split()), "it is all that there is"
     assert "junho" not in out
     assert "_slurm" not in out
     assert all(one.check for one in lost)
@@ -273,11 +275,13 @@ def test_all_homes_of_a_storage_host_that_does_not_answer(
 ) -> None:
     def run(invocation: Invocation, **_callbacks: object) -> RunResult:
         lost.append(invocation)
-        backups = {"backup1": HostResult("ok", reports={"facts": {"backups": SETS["backup1"]}})}
-        return RunResult({**(backups if invocation.playbook == "list-backups" else {}), "storage1": AWAY})
+        found = HostResult("ok", reports={"facts": {"backups": SETS["storage1"]}})
+        looked = invocation.playbook == "list-backups"
+        return RunResult({"storage1": found, "backup1": AWAY} if looked else {"storage1": AWAY})
 
     monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
     code, out, _err = cli("restore-home", "--all", "--yes")
     assert code == 4
-    assert "storage1 does not say what it has" in " ".join(out.split())
+    for host in ("storage1", "backup1"):
+        assert f"{host} does not say what it has" in " ".join(out.split())
     assert all(one.check for one in lost)
