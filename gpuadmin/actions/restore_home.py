@@ -64,6 +64,7 @@ def restore_all(options: Options) -> int:
         looked = session.look("restore-home", storage, {"gpuadmin_backup": {"restore_all": wanted}})
         seen = Answers.of(looked.hosts, storage, "restored_homes")
         why = dict(choice.without) | {name: why for found in seen.known.values() for name, why in found.items() if why}
+        # guard: no home is restored where it is not known which are there -> name not in why
         homes = {name: one for name, one in choice.homes.items() if seen.known and name not in why}
         builder = PlanBuilder(f"Restore the homes of {settings.name} that are not there")
         lines = replace(choice, homes=homes).lines()

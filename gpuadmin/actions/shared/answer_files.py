@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import yaml
@@ -21,7 +22,7 @@ FILES = ("preseed.cfg", "user-data", "cloud-config")
 
 def write_answer_files(site: Site, key: str, options: Options, directory: Path) -> int:
     """Write a site's answer files into a directory; `key`: the admin account's public one. Returns the exit code."""
-    there = [name for name in (*FILES, "meta-data") if (directory / name).exists()]
+    there = [name for name in (*FILES, "meta-data") if os.path.lexists(directory / name)]
     if there:  # guard: answer files replace no file
         raise RefusedError(f"{directory / there[0]} is there already", hint="name another directory, or move it away")
     user = site.settings.admin.user

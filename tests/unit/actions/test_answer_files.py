@@ -1,5 +1,6 @@
 """Answer files: each installer takes its own, and all end in what the role `bootstrap` makes."""
 
+import json
 import os
 import pwd
 import shlex
@@ -53,6 +54,23 @@ def test_what_installers_take(written: Path) -> None:
     assert f"echo {KEY} >/var/home/gpuadmin/.ssh/authorized_keys" in command
 
 
+def test_a_name_that_yaml_reads_as_something_else(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = make_site(tmp_path / "site", settings={"admin": {"user": "no", "ssh_key": f"{tmp_path}/id"}})
+    (tmp_path / "id.pub").write_text(f"{KEY}\n")
+    monkeypatch.setenv("GPUADMIN_SITE", str(site))
+    succeed(cli, "install", "--answers", str(tmp_path / "answers"))
+    found = yaml.safe_load((tmp_path / "answers/user-data").read_text())
+    assert found["autoinstall"]["user-data"]["users"][0]["name"] == "no"
+
+
+def test_into_a_directory_that_is_there_and_below_none(written: Path, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    succeed(cli, "install", "--answers", str(tmp_path / "empty"))
+    told = json.loads(succeed(cli, "install", "--answers", str(tmp_path / "new/below"), "--json"))
+    assert told["result"]["files"] == [f"{tmp_path}/new/below/{name}" for name in answers.FILES]
+    assert {one.name for one in (tmp_path / "empty").iterdir()} == {one.name for one in written.iterdir()}
+
+
 @pytest.mark.needs("debconf-set-selections")
 def test_debconf_takes_the_answers(written: Path) -> None:
     done = subprocess.run(["debconf-set-selections", "-c", written / "preseed.cfg"], capture_output=True, check=True)
@@ -64,6 +82,12 @@ def test_nothing_is_replaced(written: Path, cli: Cli) -> None:
     (written / "preseed.cfg").write_text("mine")
     assert "is there already" in fail(cli, 5, "install", "--answers", str(written))
     assert (written / "preseed.cfg").read_text() == "mine"
+    (written / "preseed.cfg").unlink()
+    for name in ("user-data", "cloud-config", "meta-data"):
+        (written / name).unlink()
+    (written / "preseed.cfg").symlink_to("/a/disk/that/is/away/preseed.cfg")
+    assert "is there already" in fail(cli, 5, "install", "--answers", str(written))
+    assert (written / "preseed.cfg").is_symlink()
 
 
 @pytest.mark.root

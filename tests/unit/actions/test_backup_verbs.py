@@ -193,12 +193,14 @@ def test_a_number_is_called_a_number(asked: list[Invocation], cli: Cli) -> None:
         assert "INTEGER" not in err
 
 
+AWAY = HostResult("unreachable", message="timed out")
 OLDER, NEWER = "20261220T010203Z-daily", "20261222T010203Z-daily"
 #: The storage host has minji's, and a newer one that nobody verified; the backup host also jiho's.
 SETS = {
     "storage1": [
         SET,
-        {**SET, "name": NEWER, "created": "2026-12-22T01:02:03Z", "homes": {"minji": {**HOME, "verified": None}}}],
+        {**SET, "name": NEWER, "created": "2026-12-22T01:02:03Z", "homes": {
+            "minji": {**HOME, "verified": None}, "new": {**HOME, "uid": 20004, "verified": None}}}],
     "backup1": [{**SET, "name": OLDER, "created": "2026-12-20T01:02:03Z", "homes": {
         "minji": HOME, "jiho": {**HOME, "uid": 20002}, "sora": {**HOME, "uid": 777}, "_slurm": {**HOME, "uid": 0},
         "junho": {**HOME, "uid": 20001}, "minji.restored-20261219T010203Z": HOME}}],
@@ -240,6 +242,7 @@ def test_all_homes_in_one_plan(lost: list[Invocation], cli: Cli) -> None:
     assert "Note: left out: new: there is no copy" in out
     assert "left out: sora: the copy is of uid 777, not 20003: gpuadmin restore-home sora" in " ".join(out.split())
     assert f"minji: {NEWER} is newer, and not verified (restore-home minji --from {NEWER})" in " ".join(out.split())
+    assert f"new: {NEWER} is newer, and not verified" in " ".join(out.split()), "it is all that there is"
     assert "junho" not in out
     assert "_slurm" not in out
     assert all(one.check for one in lost)
@@ -264,3 +267,21 @@ def test_all_homes_have_no_options(lost: list[Invocation], cli: Cli, more: list[
     assert cli("restore-home", "--all", *more)[0] == 2
     assert cli("restore-home")[0] == 2
     assert lost == []
+
+
+@pytest.mark.holds("no home is restored where it is not known which are there")
+def test_all_homes_of_a_storage_host_that_does_not_answer(
+    lost: list[Invocation], cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(invocation: Invocation, **_callbacks: object) -> RunResult:
+        lost.append(invocation)
+        found = HostResult("ok", reports={"facts": {"backups": SETS["storage1"]}})
+        looked = invocation.playbook == "list-backups"
+        return RunResult({"storage1": found, "backup1": AWAY} if looked else {"storage1": AWAY})
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    code, out, _err = cli("restore-home", "--all", "--yes")
+    assert code == 4
+    for host in ("storage1", "backup1"):
+        assert f"{host} does not say what it has" in " ".join(out.split())
+    assert all(one.check for one in lost)

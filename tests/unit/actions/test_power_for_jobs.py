@@ -164,6 +164,28 @@ def test_nothing_comes_while_it_is_too_hot(queued: Queued, cli: Cli) -> None:
     assert "node1 stay off while there is an alert: InletHot" in " ".join(out.split())
 
 
+def test_who_went_first_comes_first(queued: Queued, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(action, "find_turns", lambda _: {"node1": "2026-11-02", "node2": "2026-11-01"})
+    assert cli("power", "on", "--queue", "--yes")[0] == 0
+    assert queued.did == ["on node2 from storage1, cut "]
+
+
+def test_what_decides_is_asked_of_today_s_code(queued: Queued, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a host answers by itself may be of an older gpuadmin."""
+    older = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [job()], "nodes": [node("node1")]}})})
+    monkeypatch.setattr(shared_queue.directly, "answer", lambda *_: older)
+    queued.queue = {"jobs": [], "nodes": [node("node1")]}
+    assert cli("power", "on", "--queue", "--yes")[0] == 0
+    assert queued.did == []
+
+
+def test_a_node_without_a_bmc_is_nobody_s_to_switch_on(queued: Queued, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "site/inventory/own.yml").write_text("gpu: {hosts: {node9: {ansible_host: 127.0.0.1}}}\n")
+    queued.queue = {"jobs": [job()], "nodes": [node("node9")]}
+    code, out, err = cli("power", "on", "--queue", "--yes")
+    assert (code, queued.did) == (0, []), out + err
+
+
 def test_where_nobody_waits_there_is_no_run(
     queued: Queued, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,7 @@ def role_of(site: Site) -> dict[str, Any]:
 
 def rendered(site: Site, name: str, **more: Any) -> str:
     values = yaml.safe_load((ROLE / "vars/main.yml").read_text()) | role_of(site)
+    values |= {"ansible_facts": {"gpuadmin": {"codename": "trixie"}}}
     return role_variables.rendered("monitoring", name, values | more)
 
 
@@ -123,6 +126,45 @@ def test_from_a_bmc_to_an_alert(tmp_path: Path) -> None:
                 "gpu1.lab (room 301, rack 2): the air that comes in has 36 °C",
             ]
             assert "--place 'room 301, rack 2'" in alerts["InletHot"]["annotations"]["todo"]
+
+
+@pytest.mark.needs("promtool")
+def test_a_host_says_nothing_of_others(tmp_path: Path) -> None:
+    """A second sum of a room would end the alert about its budget; an alert of its making would keep nodes off."""
+    said = b'place:watts{place="room 301"} 1\nALERTS{alertname="InletHot",alertstate="firing"} 1\nnode_load1 7\n'
+
+    class Exporter(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.end_headers()
+            self.wfile.write(said)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
+    places = {"_monitoring_directory": str(tmp_path), "_monitoring_credentials": {"prometheus": "/"}}
+    settings = yaml.safe_load(rendered(make(tmp_path / "site", "10.9.0.1"), "prometheus.yml.j2", **places))
+    job = next(one for one in settings["scrape_configs"] if one["job_name"] == "node")
+    left = {name: value for name, value in job.items() if name not in ("tls_config", "file_sd_configs")}
+    left |= {"scheme": "http", "scrape_interval": "1s", "scrape_timeout": "1s"}
+    left |= {"static_configs": [{"targets": [f"127.0.0.1:{server.server_port}"]}]}
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [left]}))
+    at = f"127.0.0.1:{free_port()}"
+    watch = ("prometheus", f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with runs(tmp_path, *watch, f"--web.listen-address={at}"):
+            end, names = time.monotonic() + 60, list[str]()
+            while "node_load1" not in names:
+                assert time.monotonic() < end
+                time.sleep(0.2)  # Prometheus asks once a second
+                with suppress(OSError), urllib.request.urlopen(f"http://{at}/api/v1/label/__name__/values") as answer:
+                    names = json.load(answer)["data"]
+        assert not {"place:watts", "ALERTS"} & {*names}
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_budget_counts_the_hosts_of_its_place(tmp_path: Path) -> None:

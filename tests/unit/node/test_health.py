@@ -228,6 +228,18 @@ def test_a_check_of_the_site_s_own_closes_half_of_the_queue_at_most(
     assert [one[: len(told)] for one in found] == ([told] if told else [])
 
 
+@pytest.mark.parametrize(
+    ("other", "stays"),
+    [(FAN, False), ("drained|gpuadmin sick: 20-net: slow", False), (f"{FAN}; 20-net: slow", True)],
+)
+def test_a_check_that_fails_everywhere_hides_no_other(node: Node, other: str, stays: bool) -> None:
+    """Of two that fail here, each closes the node unless it has closed half of the queue."""
+    node.check("10-fan", "echo loud; exit 1")
+    node.check("20-net", "echo slow; exit 1")
+    (node.place / "nodes").write_text(f"gpu1|idle|none\ngpu2|{other}\n")
+    assert (node.asked("idle", "none") == []) is stays
+
+
 def test_what_passes_closes_a_node_beside_a_check_that_does_not(node: Node) -> None:
     node.check("10-fan", "echo loud; exit 1")
     (node.place / "nodes").write_text(f"gpu1|idle|none\ngpu2|{FAN}\n")

@@ -1,5 +1,6 @@
 """Booting the stick from the network: what is brought for it, who is answered, for how long; and who answers DHCP."""
 
+import errno
 import json
 import socket
 import struct
@@ -34,6 +35,12 @@ PACKETS = {
     "another question": (reply(SERVER, xid=b"\4\3\2\1"), None),
     "a question": (dhcp.make_discover(MAC, XID), None),
     "half": (reply(SERVER)[:200], None),
+    "a server as BOOTP has it": (
+        reply()[:20] + bytes((10, 1, 0, 7)) + reply()[24:],
+        Offer("10.1.0.7", "10.1.0.201", False),
+    ),
+    "more behind its end": (reply(SERVER) + bytes((0, 54, 4, 9, 9, 9, 9)), Offer("10.1.0.1", "10.1.0.201", False)),
+    "another cookie": (reply(SERVER).replace(b"\x63\x82\x53\x63", b"\x63\x82\x53\x64"), None),
     "an option that is cut off": (reply()[:240] + b"\x36\x04\x0a", None),
     "nothing": (b"", None),
 }
@@ -109,12 +116,18 @@ def test_a_stick_is_served(host: Host) -> None:
     assert host.stopped == [f"gpuadmin-{name}.service" for name in netboot.UNITS]
     for _command, limits in host.started.values():
         assert limits[0] == "RuntimeMaxSec=7200"
+        assert {"ProtectSystem=strict", "NoNewPrivileges=yes"} <= {*limits}
+    files = host.started["gpuadmin-netboot-files.service"][0]
+    assert files[files.index("--bind") + 1] == "10.1.0.10", "and no other network"
     (token,) = [one.name for one in (host.stick / "net").iterdir() if one.is_dir()]
     assert len(token) == 32
     place = host.stick / "net" / token
     assert (place / "stick.img").read_text() == "stick.img"
     assert (place / "bios.0").read_text() == (place / "uefi.efi").read_text() == f"(tftp,10.1.0.10)/{token}"
     config = (place / "grub.cfg").read_text()
+    # dnsmasq gives away by TFTP, to whoever asks, what everybody may read
+    modes = [one.stat().st_mode & 0o777 for one in (place / "grub.cfg", place.parent / "index.html")]
+    assert [*modes, (host.stick / "dnsmasq.conf").stat().st_mode & 0o777] == [0o644, 0o600, 0o600]
     assert f"gpuadmin.stick=http://10.1.0.10:{netboot.PORT}/{token}/stick.img gpuadmin.bytes=7\n" in config
     assert "root=/dev/loop0 rootfstype=btrfs rootflags=subvol=/roots/one rw panic=5 quiet boot=gpuadmin-net" in config
     settings = (host.stick / "dnsmasq.conf").read_text()
@@ -143,6 +156,7 @@ def test_a_second_order_has_another_name(host: Host) -> None:
 def test_who_else_boots_machines(host: Host) -> None:
     host.offers += [Offer("10.1.0.5", "", True), Offer("10.1.0.10", "", True)]
     said = host.serve(check=True)
+    assert [one for one in said if " gets " in one] == [f"{MAC} gets 10.1.0.201 from DHCP of 10.1.0.1"]
     assert [one for one in said if "beware" in one] == [
         "beware: 10.1.0.5 also answers machines that boot from the network, and may be first"
     ], "an earlier order of its own is no stranger"
@@ -152,6 +166,7 @@ def test_what_could_not_boot_is_refused(host: Host) -> None:
     host.works = False
     with pytest.raises(NodeError, match=r"gpuadmin-netboot\.service does not stay: Address in use"):
         host.serve()
+    host.works = True
     host.started.clear()
     host.offers = [Offer("10.1.0.5", "", True)]
     with pytest.raises(NodeError, match=f"no DHCP server on eno1 offers {MAC} an address"):
@@ -160,6 +175,50 @@ def test_what_could_not_boot_is_refused(host: Host) -> None:
     with pytest.raises(NodeError, match="has no stick that boots from the network"):
         host.serve()
     assert host.started == {}
+
+
+@pytest.mark.holds("no machine is told to boot what nobody serves")
+def test_half_of_it_is_not_served(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where HTTP's port is taken, dnsmasq would go on telling machines to boot from there, for hours."""
+    monkeypatch.setattr(netboot, "working", lambda unit: "files" not in unit)
+    with pytest.raises(NodeError, match=r"gpuadmin-netboot-files\.service does not stay"):
+        host.serve()
+    assert host.stopped[2:] == [f"gpuadmin-{name}.service" for name in netboot.UNITS]
+
+
+class Line:
+    """A network in which somebody answers as so many servers, and then nobody does, or it fails."""
+
+    def __init__(self, servers: int, end: OSError) -> None:
+        self.servers, self.end, self.xid = iter(range(servers)), end, b""
+
+    def __enter__(self) -> "Line":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+    def setsockopt(self, *_: object) -> None: ...
+    def bind(self, *_: object) -> None: ...
+    def settimeout(self, _: float) -> None: ...
+    def sendto(self, packet: bytes, _: object) -> None:
+        self.xid = packet[4:8]
+
+    def recv(self, _: int) -> bytes:
+        for number in self.servers:
+            return reply((54, struct.pack("!I", number)), xid=self.xid)
+        raise self.end
+
+
+@pytest.mark.holds("somebody who floods the network fills neither a plan nor memory")
+@pytest.mark.parametrize(("servers", "found"), [(0, 0), (2, 2), (1000, dhcp.MOST)])
+def test_who_answers(monkeypatch: pytest.MonkeyPatch, servers: int, found: int) -> None:
+    monkeypatch.setattr(socket, "socket", lambda *_: Line(servers, TimeoutError()))
+    assert len(dhcp.ask("eno1", MAC)) == found
+
+
+def test_a_network_that_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "socket", lambda *_: Line(1, OSError(errno.ENETDOWN, "Network is down")))
+    with pytest.raises(NodeError, match=r"DHCP cannot be asked on eno1: .*Network is down"):
+        dhcp.ask("eno1", MAC)
 
 
 @pytest.mark.needs("cpio")
@@ -187,6 +246,7 @@ def test_what_a_root_is_booted_with(tmp_path: Path) -> None:
     ).stdout.split()
     base = "usr/lib/modules/6.1"
     assert {"scripts/gpuadmin-net", f"{base}/modules.dep"} <= set(packed)
+    assert {"scripts", base, f"{base}/kernel/net"} <= set(packed), "the kernel makes no directory that is not named"
     assert {one for one in packed if ".ko" in one} == {
         f"{base}/{name}" for name in have if "radio" not in name and "fs/odd" not in name
     }

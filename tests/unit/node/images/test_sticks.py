@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.images import bootdisk, disks, manifest, sticks
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import bootdisk, disks, manifest, netboot, sticks
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.bootdisk import BOOT, MIB, TOP, Wanted
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, write_json
 
@@ -24,6 +24,7 @@ MAC, DISK = "52:54:00:00:00:01", "virtio-odd"
 def admin(image: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Admin]:
     """The admin of the image `fresh`; nothing is done outside of the test's directory."""
     monkeypatch.setattr(sticks, "RUN", str(tmp_path / "run"))
+    monkeypatch.setattr(netboot, "stop", lambda unit: None)
     monkeypatch.setattr(sticks, "progress_writer", lambda unit: say_nothing)
     yield Admin("gpuadmin", KEY, image.golden.settings.signers)
     run("rm", "-rf", f"{image.store}-stick")
@@ -74,6 +75,17 @@ def test_a_stick_for_which_there_is_no_room(image: World, admin: Admin, monkeypa
     with pytest.raises(NodeError, match=r"no room for a stick beside .*: 1\.\d GB are needed"):
         sticks.make_stick(StickOrder("fresh", str(image.store), admin, "", "run"))
     assert list(Path(f"{image.store}-stick").iterdir()) == []
+
+
+@pytest.mark.holds("no machine is told to boot a stick that goes")
+def test_a_stick_that_goes_is_not_served(image: World, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    stick, stopped = Path(f"{image.store}-stick"), list[str]()
+    stick.mkdir()
+    monkeypatch.setattr(netboot, "stop", lambda unit: stopped.append(f"{unit} {stick.exists()}"))
+    monkeypatch.setattr(sticks.shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    with pytest.raises(NodeError, match="no room"):
+        sticks.make_stick(StickOrder("fresh", str(image.store), admin, "", "run"))
+    assert stopped == ["gpuadmin-netboot.service True", "gpuadmin-netboot-files.service True"]
 
 
 def test_the_same_again_is_the_same_job(admin: Admin) -> None:

@@ -14,6 +14,7 @@ from ..errors import NodeError, in_words
 from ..run import LOOKING, run
 
 SECONDS = 6.0  # a server first tries whether the address is free
+MOST = 16  # servers that are told apart; whoever has more in one network is somebody who floods it
 _COOKIE = b"\x63\x82\x53\x63"
 _DISCOVER, _CLASS, _ARCHITECTURE, _UNDI, _WANTED = 53, 60, 93, 94, 55
 
@@ -75,7 +76,8 @@ def ask(interface: str, mac: str, seconds: float = SECONDS) -> list[Offer]:
             line.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
             line.bind(("", 68))
             line.sendto(make_discover(mac, xid), ("255.255.255.255", 67))
-            while (left := end - time.monotonic()) > 0:
+            # guard: somebody who floods the network fills neither a plan nor memory -> True
+            while (left := end - time.monotonic()) > 0 and len(found) < MOST:
                 line.settimeout(left)
                 offer = parse_offer(line.recv(2048), xid)
                 if offer is not None:

@@ -126,10 +126,15 @@ def serve(order: NetbootOrder, *, check: bool) -> list[str]:
         f"serve the stick of {made['image']} to it from {order.address} for {order.hours} h: dnsmasq, HTTP {PORT}"
     )
     if not check:
-        for name in UNITS:
-            stop(unit_name(name))
+        end()
         _start(order, made, directory, _DNSMASQ.format(interface=interface, network=network, mask=mask, root="{root}"))
     return words
+
+
+def end() -> None:
+    """Have no stick served any more."""
+    for name in UNITS:
+        stop(unit_name(name))
 
 
 def _start(order: NetbootOrder, made: Mapping[str, object], directory: str, settings: str) -> None:
@@ -161,4 +166,5 @@ def _start(order: NetbootOrder, made: Mapping[str, object], directory: str, sett
     time.sleep(SETTLE)  # until what finds its port taken has ended
     for name in UNITS:
         if not working(unit_name(name)):
+            end()  # guard: no machine is told to boot what nobody serves -> None
             raise NodeError(f"{unit_name(name)} does not stay: {journal(unit_name(name), 3)}")

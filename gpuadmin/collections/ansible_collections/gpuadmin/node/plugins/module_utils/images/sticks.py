@@ -46,6 +46,7 @@ def make_stick(order: StickOrder) -> dict[str, Any]:
     progress = progress_writer(UNIT)
     manifest, stream = _load(order.store, order.name, order.admin)
     directory = f"{order.store}-stick"
+    netboot.end()  # guard: no machine is told to boot a stick that goes -> None
     shutil.rmtree(directory, ignore_errors=True)
     os.makedirs(directory, mode=0o700)  # guard: a stick's file, which has its host key, is root's alone -> 0o755
     path, loader = os.path.join(directory, "stick.img"), os.path.join(directory, "loader")

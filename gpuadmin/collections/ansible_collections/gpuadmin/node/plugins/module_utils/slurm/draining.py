@@ -76,19 +76,22 @@ def close(node: str, found: health.Health) -> str:
 
 
 def _is_widespread(node: str, found: health.Health) -> bool:
-    """Whether nothing that lasts is wrong but what a check of the site's own says, which has closed half of the queue's
-    nodes already: then the check is broken, or what all nodes share. A queue that does not say has not."""
+    """Whether nothing that lasts is wrong but what checks of the site's own say, each of which has closed half of the
+    queue's nodes already: then it is broken, or what all nodes share. A queue that does not say has not."""
     if any(one not in found.own for one in found.lasting):
         return False
-    check = found.lasting[0].words.partition(":")[0]
+    checks = sorted({one.words.partition(":")[0] for one in found.lasting})
     try:
         nodes = {one["name"]: one["reason"] for one in queue.nodes(queue.ask(queue.NODES))}
     except NodeError:
         return False
-    closed = [name for name, reason in nodes.items() if name != node and reason.startswith(f"{SICK} {check}:")]
-    if not closed or 2 * len(closed) < len(nodes):
-        return False
-    print(f"{node} stays open: {found.lasting[0].words}. Half of the nodes are closed for {check}, which may be wrong")
+    sick = [reason for name, reason in nodes.items() if name != node and reason.startswith(SICK)]
+    for check in checks:
+        closed = sum(f" {check}:" in reason for reason in sick)
+        if not closed or 2 * closed < len(nodes):
+            return False
+    words = "; ".join(one.words for one in found.lasting)
+    print(f"{node} stays open: {words}. Half of the nodes are closed for {', '.join(checks)}, which may be wrong")
     return True
 
 
