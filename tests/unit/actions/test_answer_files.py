@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuadmin.actions.shared.answer_files import make_command
+from gpuadmin.actions.shared.answer_files import FILES, make_command
 from tests.support.sites import make_site
 from tests.support.verbs import fail, succeed
 
@@ -67,7 +67,7 @@ def test_into_a_directory_that_is_there_and_below_none(written: Path, cli: Cli, 
     (tmp_path / "empty").mkdir()
     succeed(cli, "install", "--answers", str(tmp_path / "empty"))
     told = json.loads(succeed(cli, "install", "--answers", str(tmp_path / "new/below"), "--json"))
-    assert told["result"]["files"] == [f"{tmp_path}/new/below/{name}" for name in answers.FILES]
+    assert told["result"]["files"] == [f"{tmp_path}/new/below/{name}" for name in FILES]
     assert {one.name for one in (tmp_path / "empty").iterdir()} == {one.name for one in written.iterdir()}
 
 
