@@ -43,7 +43,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: system-demo $(READY) ## a virtual cluster: accounts and a container, images, a semester's end (PARTS=accounts, slurm, semester, adopt, images or install for one)
+demo: system-demo $(READY) ## a virtual cluster: accounts and a container, images, a semester's end (PARTS=accounts, slurm, semester, adopt or images for one; install: a new node)
 	@$(BIN)/python scripts/demo.py $(PARTS)
 
 .PHONY: test

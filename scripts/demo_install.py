@@ -14,8 +14,8 @@ from pathlib import Path
 
 from demo_steps import GPUADMIN, expect, run, title
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "gpuadmin/collections")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "gpuadmin/collections"))
 
 from gpuadmin.actions.shared.images import signing_key
 from gpuadmin.config.load import load_site
