@@ -353,7 +353,7 @@ def finished(part: str, light: bool, seconds: float, rest: list[str]) -> None:
 
 
 def chosen(given: list[str]) -> list[str]:
-    """The parts that were asked for, in their order; where none was, all but `install`, which takes as long as they do."""
+    """The parts that were asked for, in their order; where none was, all but `install`, which takes long."""
     names = [name for word in given for name in word.split(",") if name]
     unknown = [name for name in names if name not in PARTS]
     if unknown:
