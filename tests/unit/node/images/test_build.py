@@ -480,19 +480,19 @@ def test_packages_are_installed_by_apt_get(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("packages", "upgrade", "done", "commands"),
-    [([], False, [], 0), (["x"], False, ["installed x"], 1), ([], True, ["upgraded packages"], 1),
-     (["x", "y"], True, ["upgraded packages", "installed x, y"], 2)],
+    [([], False, [], 0), (["x"], False, ["installed x"], 1), ([], True, ["upgraded packages"], 2),
+     (["x", "y"], True, ["upgraded packages", "installed x, y"], 3)],
 )  # fmt: skip
 def test_packages_are_changed_in_the_root_that_is_built(
     packages: list[str], upgrade: bool, done: list[str], commands: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places, ran, told = Places(run=str(tmp_path)), list[Any](), list[str]()
     (tmp_path / "build/usr/bin").mkdir(parents=True)
-    (tmp_path / "build/usr/bin/dnf").touch()
+    (tmp_path / "build/usr/bin/apt-get").touch()
     monkeypatch.setattr(build, "run", lambda command, **_more: ran.append(command))
     assert build.change(places, packages, upgrade, told.append) == done
     assert [command[:2] for command in ran] == [("chroot", str(tmp_path / "build"))] * commands
-    assert [" ".join(command[command.index("dnf") :]) for command in ran] == told
+    assert [" ".join(command[command.index("apt-get") :]) for command in ran] == told
 
 
 def test_cleaning_keeps_the_stream_that_is_wanted(golden: Node) -> None:
