@@ -13,6 +13,7 @@ from typing import Any
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, listed
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.load import Site
 from gpuadmin.config.schema import Settings
 
 #: What people read, on their terminals and at login. `{time}`: of the newest copy.
@@ -89,6 +90,13 @@ def choose(
         newer |= dict.fromkeys(names, str(one["name"]))
     left = {name: why for name, why in without.items() if name not in homes}
     return Choice(homes, times, frozenset(unverified), left, newer)
+
+
+def find_uids(site: Site) -> dict[str, int] | None:
+    """Who has an account (name → uid); None: a directory knows."""
+    if site.settings.accounts.source != "registry":
+        return None
+    return {one.name: one.uid or 0 for one in site.registry.registry.users}
 
 
 def find_end(now: datetime) -> str:

@@ -23,7 +23,18 @@ from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.promotion import NOTICE, READ_ONLY, WRITES, Choice, choose, find_end, find_left, find_refusal, moment
+from gpuadmin.promotion import (
+    NOTICE,
+    READ_ONLY,
+    WRITES,
+    Choice,
+    choose,
+    find_end,
+    find_left,
+    find_refusal,
+    find_uids,
+    moment,
+)
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 from gpuadmin.who import who
@@ -105,10 +116,10 @@ def _look(session: Session, host: Host, old: Host) -> tuple[Answers, Answers]:
 
 
 def _choose(session: Session, host: Host, old: Host, copies: Answers) -> Choice:
-    registry, settings = session.site.registry.registry, session.site.settings
-    people = {one.name: one.uid or 0 for one in registry.users} if settings.accounts.source == "registry" else None
+    site = session.site
     mine, theirs = (copies.known.get(one.name, {}).get("backups", ()) for one in (host, old))
-    found = choose(mine, people, [one.name for one in registry.retired], theirs, find_end(datetime.now(UTC)))
+    gone = [one.name for one in site.registry.registry.retired]
+    found = choose(mine, find_uids(site), gone, theirs, find_end(datetime.now(UTC)))
     if not found.homes:
         raise ConfigError(f"{host.name} has no copy of any home", hint="gpuadmin list-backups shows what there is")
     return found

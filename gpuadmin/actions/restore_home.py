@@ -18,7 +18,7 @@ from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.promotion import Choice, choose, find_end
+from gpuadmin.promotion import Choice, choose, find_end, find_uids
 from gpuadmin.session import Session, opened
 
 #: As the storage host names them: a time, and what it was made for.
@@ -91,9 +91,7 @@ def _choose(session: Session) -> tuple[dict[str, int] | None, Answers, Choice]:
     site, asked = session.site, session.named("storage", "backup")
     answers = Answers.of(session.look("list-backups", asked, {}).hosts, asked, "facts")
     sets = [one for found in answers.known.values() for one in found.get("backups", ())]
-    registry = site.registry.registry
-    people = {one.name: one.uid or 0 for one in registry.users} if site.settings.accounts.source == "registry" else None
-    gone = [one.name for one in registry.retired]
+    people, gone = find_uids(site), [one.name for one in site.registry.registry.retired]
     good, every = ([_homes(one, verified=verified) for one in sets] for verified in (True, False))
     return people, answers, choose(good, people, gone, every, find_end(datetime.now(UTC)))
 

@@ -28,9 +28,8 @@ def look(
             names.setdefault(os.path.realpath(os.path.join(by_id, name)), []).append(name)
     found = {}
     for one in json.loads(ask())["blockdevices"]:
-        if (
-            one["type"] == "disk" and int(one["size"] or 0) and not one["path"].startswith("/dev/zram")
-        ):  # that is memory
+        memory = one["path"].startswith("/dev/zram")
+        if one["type"] == "disk" and int(one["size"] or 0) and not memory:
             parts = [_describe(part) for part in _below(one)]
             whole = [] if parts or not (one.get("fstype") or _holds_something(one["path"])) else [_describe(one)]
             if len(parts) > MOST_PARTS:

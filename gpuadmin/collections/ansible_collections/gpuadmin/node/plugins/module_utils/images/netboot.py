@@ -127,7 +127,9 @@ def serve(order: NetbootOrder, *, check: bool) -> list[str]:
     )
     if not check:
         end()
-        _start(order, made, directory, _DNSMASQ.format(interface=interface, network=network, mask=mask, root="{root}"))
+        net = os.path.join(directory, "net")
+        settings = _DNSMASQ.format(interface=interface, network=network, mask=mask, root=net)
+        _start(order, made, directory, net, settings)
     return words
 
 
@@ -137,9 +139,9 @@ def end() -> None:
         stop(unit_name(name))
 
 
-def _start(order: NetbootOrder, made: Mapping[str, object], directory: str, settings: str) -> None:
-    net, token = os.path.join(directory, "net"), secrets.token_hex(16)
+def _start(order: NetbootOrder, made: Mapping[str, object], directory: str, net: str, settings: str) -> None:
     shutil.rmtree(net, ignore_errors=True)
+    token = secrets.token_hex(16)
     place = os.path.join(net, token)
     os.makedirs(place)
     for name in ("vmlinuz", "initrd.img", "drivers.img", "stick.img"):
@@ -151,7 +153,7 @@ def _start(order: NetbootOrder, made: Mapping[str, object], directory: str, sett
     write_atomic(os.path.join(place, "grub.cfg"), cfg.encode(), mode=0o644)
     for kind, name, own in bootdisk.NETWORK_LOADERS:
         bootdisk.make_core(kind, os.path.join(place, name), f"(tftp,{order.address})/{token}", own)
-    lines = [settings.format(root=net)]
+    lines = [settings]
     lines += [f"dhcp-host={mac},set:named\n" for mac in order.macs]  # guard: only machines that were named are answered
     lines += [f"pxe-service=tag:named,{csa},gpuadmin,{token}/{name}\n"
               for csa, name in (("x86PC", "bios.0"), ("X86-64_EFI", "uefi.efi"), ("BC_EFI", "uefi.efi"))]  # fmt: skip

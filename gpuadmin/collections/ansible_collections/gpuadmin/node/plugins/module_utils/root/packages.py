@@ -57,7 +57,7 @@ def wait_for_another(timeout: int) -> None:
 def last_words(text: str) -> str:
     """The lines of a package manager's output that say what is wrong."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith(("E:",))]
+    errors = [line for line in lines if line.startswith("E:")]
     return " ".join(errors or lines[-3:])
 
 
