@@ -32,7 +32,7 @@ class Health(Model):
         list[Text],
         Field(
             description="The program of `gpuadmin burn-in`, with its arguments; it ends with 0 on a good node. Without "
-            "it `dcgmi diag -r 3` of NVIDIA's DCGM, or `bandwidthTest` of the CUDA toolkit."
+            "it `dcgmi diag -r 3` of NVIDIA's DCGM."
         ),
     ] = []
 

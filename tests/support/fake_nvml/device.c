@@ -128,6 +128,17 @@ API nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *correc
                : NVML_ERROR_UNKNOWN;
 }
 
+API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values)
+{
+    ENTER_DEVICE("nvmlDeviceGetFieldValues");
+    for (int one = 0; one < count; one++) {
+        int known = values[one].fieldId == NVML_FI_DEV_GET_GPU_RECOVERY_ACTION && value_of(device, "recovery") != NULL;
+        values[one].nvmlReturn = known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+        values[one].value.uiVal = (unsigned)number_of(device, "recovery", 0);
+    }
+    return NVML_SUCCESS;
+}
+
 API nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rates)
 {
     ENTER_DEVICE("nvmlDeviceGetUtilizationRates");

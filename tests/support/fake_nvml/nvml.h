@@ -72,6 +72,20 @@ typedef struct {
     unsigned start, size;
 } nvmlGpuInstancePlacement_t;
 
+typedef struct {
+    unsigned fieldId, scopeId;
+    long long timestamp, latencyUsec;
+    int valueType; /* an enumeration */
+    nvmlReturn_t nvmlReturn;
+    union {
+        double dVal;
+        unsigned uiVal;
+        u64 ullVal;
+    } value;
+} nvmlFieldValue_t;
+
+enum { NVML_FI_DEV_GET_GPU_RECOVERY_ACTION = 230 };
+
 typedef struct sample *nvmlGpmSample_t;
 
 typedef struct {

@@ -202,6 +202,12 @@ def test_what_people_cause_or_nobody_knows_is_no_reason(other: dict[str, Any]) -
         (seen(gpu(0, uuid="GPU-a", ecc_uncorrected=3)), Expected(), [("GPU 0 (0000:00:00.0): 3", "GPU-a", False)]),
         (seen(gpu(0, pcie_width=8, pcie_width_max=16)), Expected(), [("GPU 0 (0000:00:00.0): PCIe", "0", False)]),
         (seen(*TWO, driver=replace(WHOLE, libraries="550.2")), Expected(), [("the loaded module", "", False)]),
+        (seen(gpu(0, recovery=1)), Expected(1), [("GPU 0 (0000:00:00.0): the driver asks for a reset", "0", False)]),
+        (seen(gpu(0, recovery=9)), Expected(1), [("GPU 0 (0000:00:00.0): the driver asks for recov", "0", False)]),
+        # the log has what is over; of another GPU, or one that does not say, it counts
+        (seen(gpu(0), gpu(1, recovery=0), xids=xid(154)), Expected(2), []),
+        (seen(gpu(0, recovery=0), gpu(1), xids=xid(154)), Expected(2), [("GPU 1 (0000:01:00.0): Xid", "1", False)]),
+        (seen(gpu(0), gpu(1, recovery=0), xids=xid(48)), Expected(2), [("GPU 1 (0000:01:00.0): Xid", "1", False)]),
         # a driver that is silent, or not there yet, comes back: nobody has to say that it was mended
         (SILENT, Expected(), [("the driver is loaded and does not", "", True)]),
         (Seen([], NONE), Expected(8), [("none of 8 expected GPUs answers", "", True)]),

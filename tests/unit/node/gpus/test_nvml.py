@@ -30,8 +30,9 @@ def test_all_that_two_gpus_say(node: Node) -> None:
         "pcie_width": 16, "pcie_width_max": 16, "pcie_generation": 1, "pcie_generation_max": 5,
         "mig": False, "mig_pending": False, "ecc": True, "ecc_pending": True, "ecc_corrected": 2,
         "ecc_uncorrected": 0, "ecc_uncorrected_ever": 0, "remapped_corrected": 0, "remapped_uncorrected": 0,
-        "remapped_pending": 0, "remapped_failed": 0, "utilization": 37, "utilization_memory": 12, "temperature": 41,
-        "power": 121.5, "power_limit": 700.0, "slowed": [], "persistence": True,
+        "remapped_pending": 0, "remapped_failed": 0, "recovery": 0, "utilization": 37,
+        "utilization_memory": 12, "temperature": 41, "power": 121.5, "power_limit": 700.0, "slowed": [],
+        "persistence": True,
         "clocks": {"graphics": 1980, "sm": 1980, "memory": 2619, "video": 1545},
         "processes": [{"pid": 4242, "kind": "compute", "memory": 4294967296, "gpu_instance": None}],
     }  # fmt: skip
@@ -108,6 +109,12 @@ def test_what_slows_a_gpu_down(node: Node) -> None:
     assert first["slowed"] == ["power cap", "heat (hardware)", "power brake"]
 
 
+@pytest.mark.parametrize(("recovery", "known"), [("1", 1), ("4", 4), (None, None)])
+def test_what_a_driver_asks_for(node: Node, recovery: str | None, known: int | None) -> None:
+    first, _ = read(node, ("recovery", recovery), gpu=0)["gpus"]
+    assert (first["recovery"], "recovery" in first["lacks"]) == (known, known is None)
+
+
 def test_a_name_is_data(node: Node) -> None:
     assert read(node, ("name", "H100 \x1b[31mred"), gpu=0)["gpus"][0]["name"] == "H100 ?[31mred"
 
@@ -138,6 +145,8 @@ def test_nvidias_own_python_binding_works_on_the_fake(node: Node, monkeypatch: p
     assert pynvml.nvmlDeviceGetPciInfo(first).busId == "00000000:01:00.0"
     assert pynvml.nvmlDeviceGetMemoryInfo(first, version=pynvml.nvmlMemory_v2).reserved == 500170752
     assert pynvml.nvmlDeviceGetTemperature(first, pynvml.NVML_TEMPERATURE_GPU) == 41
+    (field,) = pynvml.nvmlDeviceGetFieldValues(first, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+    assert (field.nvmlReturn, field.value.uiVal) == (0, 0)
     assert pynvml.nvmlDeviceGetMigMode(second) == [1, 1]
     mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(second, 0)
     (process,) = pynvml.nvmlDeviceGetComputeRunningProcesses(mig)

@@ -328,10 +328,11 @@ def test_a_node_that_joins_has_no_queue_yet_and_may_have_no_program(
     monkeypatch.setattr(operations.shutil, "which", lambda _: None)
     assert not operations.burn_in(BURN, False, host.places).result().get("failed")
     assert node.told == []
-    monkeypatch.setattr(burning, "PROGRAMS", (("/no/such",), ("/bin/true", "-a")))
+    monkeypatch.setattr(burning, "DCGM", ("/bin/true", "-a"))
     assert burning.choose_program(()) == ("/bin/true", "-a")
-    monkeypatch.setattr(burning, "PROGRAMS", ())
-    with pytest.raises(NodeError, match=r"name one in gpus\.health\.burn_in"):
+    assert burning.choose_program(("/opt/burn",)) == ("/opt/burn",)
+    monkeypatch.setattr(burning, "DCGM", ("/no/such", "-a"))
+    with pytest.raises(NodeError, match=r"/no/such is not here: .* gpus\.health\.burn_in"):
         burning.choose_program(())
 
 

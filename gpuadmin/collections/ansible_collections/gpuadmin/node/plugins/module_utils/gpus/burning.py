@@ -15,11 +15,8 @@ from ..files import read_bytes, write_atomic
 from ..run import program
 
 RECORD = "burn-in.json"  # in the node's state
-#: What brings one, the first that is there: NVIDIA's DCGM, and the CUDA toolkit.
-PROGRAMS = (
-    ("/usr/bin/dcgmi", "diag", "-r", "3"),
-    ("/usr/local/cuda/extras/demo_suite/bandwidthTest", "--device=all"),
-)
+#: NVIDIA's DCGM. CUDA's own programs were of its demo_suite, which CUDA 13 no longer has.
+DCGM = ("/usr/bin/dcgmi", "diag", "-r", "3")
 
 
 @dataclass(frozen=True)
@@ -62,11 +59,10 @@ def settled(state: str) -> float:
 
 
 def choose_program(wanted: Sequence[str]) -> Sequence[str]:
-    """The site's program, or the first that is there. Raises NodeError."""
-    found = wanted or next((one for one in PROGRAMS if os.access(one[0], os.X_OK)), ())
-    if not found:
-        raise NodeError("no program for a burn-in is here (dcgmi, CUDA's demo_suite): name one in gpus.health.burn_in")
-    return found
+    """The site's program, or DCGM's. Raises NodeError."""
+    if not wanted and not os.access(DCGM[0], os.X_OK):
+        raise NodeError(f"{DCGM[0]} is not here: install NVIDIA's DCGM, or name a program in gpus.health.burn_in")
+    return wanted or DCGM
 
 
 def keep(state: str, record: Burning) -> None:

@@ -126,6 +126,14 @@ class Expected:
     watts: int | None = None
 
 
+#: nvml.h: nvmlDeviceGpuRecoveryAction_t.
+RECOVERIES = {
+    1: "a reset of the GPU", 2: "a reboot of the node", 3: "an end of all programs that use several GPUs",
+    4: "a reset of the GPU when no program uses it", 6: "a reset of its bus",
+    7: "a reboot of the whole system",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Sick:
     """Why nobody should begin to compute, on one GPU or (``gpu`` is empty) on the node. ``gpu``: its UUID, or its
@@ -210,8 +218,13 @@ def _less(seen: Seen) -> Iterator[Sick]:
         width, most = gpu.get("pcie_width"), gpu.get("pcie_width_max")
         if width and most and width < most:
             yield _sick(gpu, f": PCIe has {width} of {most} lanes: look at the slot, the riser and the firmware")
+        if gpu.get("recovery"):  # guard: a GPU whose driver asks for a reset is to be kept away from
+            action = RECOVERIES.get(gpu["recovery"], f"recovery action {gpu['recovery']}")
+            yield _sick(gpu, f": the driver asks for {action}: dmesg says why")
+    # a driver that says what it asks for now needs no log of what it has asked for: the GPU may have been reset since
+    current = {gpu.get("address") for gpu in seen.gpus if gpu.get("recovery") is not None}
     for entry in seen.xids or ():
-        if entry["xid"] == xid.RESET:
+        if entry["xid"] == xid.RESET and entry["address"] not in current:
             yield _of_xid(seen, entry, f"{xid.WORSE[xid.RESET]})")
 
 

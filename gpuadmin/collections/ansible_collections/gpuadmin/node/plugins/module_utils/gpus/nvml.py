@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
-from ctypes import POINTER, Structure, c_char, c_int, c_uint, c_ulonglong, c_void_p
+from ctypes import POINTER, Structure, c_char, c_int, c_longlong, c_uint, c_ulonglong, c_void_p
 from typing import Any
 
 from ..errors import NodeError
@@ -60,6 +60,15 @@ class Utilization(Structure):
 
 class Process(Structure):
     _fields_ = (("pid", c_uint), ("memory", c_ulonglong), ("gpu_instance", c_uint), ("compute_instance", c_uint))
+
+
+class FieldValue(Structure):
+    """nvmlFieldValue_t. ``error``: of this field alone."""
+
+    _fields_ = (
+        ("field", c_uint), ("scope", c_uint), ("timestamp", c_longlong), ("latency", c_longlong), ("kind", c_uint),
+        ("error", c_uint), ("value", c_uint), ("rest", c_uint),
+    )  # fmt: skip
 
 
 class InstanceProfile(Structure):
@@ -134,6 +143,14 @@ class Library:
         self.call("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(rates))
         return int(rates.gpu), int(rates.memory)
 
+    def field(self, handle: c_void_p, number: int) -> int:
+        """A whole number of at most 32 bits, by its number in nvml.h (NVML_FI_…)."""
+        found = FieldValue(field=number)
+        self.call("nvmlDeviceGetFieldValues", handle, c_int(1), ctypes.byref(found))
+        if found.error:
+            raise NvmlError(int(found.error), f"field {number}")
+        return int(found.value)
+
     def processes(self, name: str, handle: c_void_p, most: int) -> list[Process]:
         """At most that many. Raises NvmlError; more than fit is one (INSUFFICIENT_SIZE)."""
         room = c_uint(most)
@@ -162,6 +179,7 @@ MOST_PROFILES = 64  # of GPU instances, that libraries know
 MOST_PROCESSES = 1024  # of one GPU and kind
 NO_INSTANCE = 0xFFFFFFFF  # nvml.h: the process is in no MIG device
 NOT_AVAILABLE = 0xFFFFFFFFFFFFFFFF
+RECOVERY_ACTION = 230  # nvml.h: NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 #: nvml.h: nvmlClockType_t, in its order.
 CLOCKS = ("graphics", "sm", "memory", "video")
 #: nvml.h: nvmlClocksEventReason…, those that slow a GPU down against its owner's will.
@@ -276,6 +294,7 @@ def _fill(library: Library, handle: c_void_p, entry: _Entry) -> None:
     errors("ecc_uncorrected_ever", 1, 1)
     keys = "remapped_corrected remapped_uncorrected remapped_pending remapped_failed"
     entry.put(keys, lambda: library.numbers("nvmlDeviceGetRemappedRows", handle, 4))
+    entry.put("recovery", lambda: library.field(handle, RECOVERY_ACTION))
     entry.put("utilization utilization_memory", lambda: library.utilization(handle))
     entry.put("temperature", lambda: library.number("nvmlDeviceGetTemperature", handle, c_int(0)))
     entry.put("power", lambda: library.number("nvmlDeviceGetPowerUsage", handle) / 1000)
