@@ -128,6 +128,7 @@ def test_what_is_tried_and_what_it_gets(gated: Cluster) -> None:
         gated.gpuadmin("grant", "minji", NODE, "--gpu", "0", "--hours", "1", "--yes")
         granted = {name: way() for name, way in ways.items()}
         assert before.ask("exec 3< /dev/nvidia0; head -c 16 <&3 | wc -c") == "16"
+        print(gated.admin(NODE, "journalctl -n 300 --no-pager -o short-precise"))
         gated.gpuadmin("revoke", "minji", "--yes")
         after = {name: way() for name, way in ways.items()}
         again = before.ask("( : < /proc/self/fd/3 ) 2>/dev/null && printf 0")
