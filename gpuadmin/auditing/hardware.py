@@ -74,7 +74,7 @@ def load(site: Path) -> dict[str, Box] | None:
     except ValidationError as error:
         where = ".".join(str(part)[:60] for part in error.errors()[0]["loc"])
         raise ConfigError(f"{FILE}: {where}: {error.errors()[0]['msg']}", hint=hint) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ConfigError(f"{FILE}: is not JSON", hint=hint) from None
 
 

@@ -14,9 +14,11 @@ DOCUMENT, FORMAT = "adoption.json", 1
 
 
 def read_adoption(directory: Path) -> Mapping[str, Any]:
-    """Return the document that adopt left in a site; empty if there is none, or it is damaged."""
+    """Return the document that adopt left in a site; one without hosts if there is none, empty if it is damaged."""
     try:
         found = json.loads(read_limited(directory / DOCUMENT))
-    except (OSError, ValueError, ConfigError):
+    except FileNotFoundError:
+        return {"hosts": {}}
+    except (OSError, ValueError, RecursionError, ConfigError):
         return {}
     return found if isinstance(found, dict) else {}

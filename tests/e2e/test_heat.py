@@ -13,6 +13,8 @@ from tests.support.simulated_bmc import WORKAROUND, Sensor
 __all__ = ["watched"]
 pytestmark = pytest.mark.lab
 MONITOR, PORT, PLACE = "storage1", 6230, "/run/simulated-bmc"
+#: No address of loopback: the unit's filter has those in any case.
+ADDRESS = "10.9.0.1"
 SENSORS = [
     Sensor("Inlet Temp", kind=1, unit=1, raw=24, upper=45),
     Sensor("Fan1A", kind=4, unit=18, raw=45, factor=100, lower=5),
@@ -35,9 +37,10 @@ KNOWN = (
 def start_bmc(cluster: Cluster) -> None:
     """A BMC that has the password seldom-said."""
     cluster.admin(MONITOR, INSTALL)
-    cluster.admin(MONITOR, f"mkdir -p {PLACE}")
+    cluster.admin(MONITOR, f"mkdir -p {PLACE}; ip address replace {ADDRESS}/32 dev lo")
     for name, text in simulated_bmc.files(PLACE, PORT, SENSORS).items():
-        coded = base64.b64encode(text.replace('"secret"', '"seldom-said"').encode()).decode()
+        own = text.replace('"secret"', '"seldom-said"').replace("127.0.0.1", ADDRESS)
+        coded = base64.b64encode(own.encode()).decode()
         cluster.admin(MONITOR, f"echo {coded} | base64 -d >{PLACE}/{name}; chmod 755 {PLACE}/chassis 2>/dev/null; true")
     cluster.admin(MONITOR, f"echo 1 >{PLACE}/power")
     command = f"ipmi_sim -n -c {PLACE}/lan.conf -f {PLACE}/commands -s {PLACE}"
@@ -51,7 +54,7 @@ def test_a_room_is_measured_by_its_bmcs(watched: Cluster) -> None:
     password.write_text("seldom-said\n")
     password.chmod(0o600)
     own = watched.site / "inventory/own.yml"
-    bmc = {"address": f"127.0.0.1:{PORT}", "kind": "ipmi"}
+    bmc = {"address": f"{ADDRESS}:{PORT}", "kind": "ipmi"}
     own.write_text(json.dumps({"gpu": {"hosts": {"node2": {"bmc": bmc, "place": "room 301"}}}}))
     sensors = {"user": "admin", "password_file": str(password), "workarounds": [WORKAROUND]}
     more = f"\nbmc: {json.dumps({'sensors': sensors})}\n"
@@ -70,7 +73,7 @@ def test_a_room_is_measured_by_its_bmcs(watched: Cluster) -> None:
             assert watched.gpuadmin("top")["result"]["power"]["room 301"]["budget"] == 12000
             mode, addresses, listens, *secret = watched.admin(MONITOR, KNOWN).splitlines()
             assert (mode, listens) == ("root:600", "127.0.0.1:9290")
-            assert "127.0.0.1/32" in addresses
+            assert f"{ADDRESS}/32" in addresses
             places = {one for one in secret if "/run/credentials/" not in one}
             assert places <= {"/var/lib/gpuadmin/monitoring/ipmi.yml"}, "the password is nowhere else"
             again = watched.gpuadmin("provision", "--limit", MONITOR, "--yes")
@@ -83,4 +86,4 @@ def test_a_room_is_measured_by_its_bmcs(watched: Cluster) -> None:
         assert state.split() == ["inactive"]
     finally:
         own.unlink()
-        watched.admin(MONITOR, "systemctl stop simulated-bmc")
+        watched.admin(MONITOR, f"systemctl stop simulated-bmc; ip address del {ADDRESS}/32 dev lo")

@@ -16,7 +16,10 @@ from typing import Any
 import pytest
 
 from tests.support import fake_driver
+from tests.support.gated_cluster import opened
 from tests.support.lab_cluster import Cluster
+from tests.support.monitored import within
+from tests.support.queued_cluster import queued
 
 pytestmark = pytest.mark.lab
 NODE, STORAGE = "node1", "storage1"
@@ -138,6 +141,30 @@ def test_a_hung_node_comes_back(cluster: Cluster, tmp_path: Path) -> None:
         cluster.gpuadmin("power", "off", NODE, "--yes")
         cluster.gpuadmin("power", "on", NODE, "--yes")
         assert power(cluster)["answers"]
+
+
+# slow: which nodes go and come is decided in tests/unit/actions/test_power_for_jobs.py
+@pytest.mark.slow
+@pytest.mark.root  # light hosts, which have GPUs
+def test_an_idle_node_goes_and_comes_for_a_job(with_queue: Cluster, tmp_path: Path) -> None:
+    """By what the timers `shutdown` and `power` run."""
+    with queued(with_queue) as cluster, with_bmc(cluster, tmp_path):
+
+        def come() -> Any:
+            return cluster.gpuadmin("power", "on", "--queue", "--yes")["hosts"]
+
+        cluster.gpuadmin("provision", "--limit", STORAGE, "--yes")  # curl
+        full = "sbatch --gres=gpu:2 --nodelist=node2 -D / -o /dev/null --wrap 'sleep 3600'"
+        cluster.person("jiho", "node2", full)
+        within(60, lambda: opened(cluster, "jiho", node="node2") == "01")
+        gone = cluster.gpuadmin("shutdown", "gpu", "--idle", "2", "--yes")["result"]
+        assert (gone["steps"], list(gone["refused"])) == ([[NODE]], ["node2"])
+        within(120, lambda: power(cluster)["state"] == "off")
+        assert come() == {}, "no job waits"
+        cluster.person("minji", "node2", "gpu get 2 --no-wait")
+        assert come()[NODE]["status"] == "changed"
+        within(120, lambda: opened(cluster, "minji") == "01")
+        assert come() == {}
 
 
 def power_limits(cluster: Cluster) -> set[str]:

@@ -48,8 +48,13 @@ class Sensor:
     upper: int = 0
     bits: Sequence[int] = ()
 
-    def commands(self, number: int) -> list[str]:
-        """What the simulator is told: a full sensor record (table 43-1), and what it reads."""
+    @property
+    def reading(self) -> int:
+        """What it reads: its value, or a bit for each of its states."""
+        return sum(1 << bit for bit in self.bits) or self.raw
+
+    def commands(self, number: int, above: str) -> list[str]:
+        """What the simulator is told: a full sensor record (table 43-1), and where it reads."""
         at, mask = f"0x20 0 {number}", 0x0F if self.bits else 0x10 * bool(self.upper) + 0x02 * bool(self.lower)
         reading = 0x6F if self.bits else 1
         record = bytes([0x20, 0, number, 7, number, 0x7F, 0x68, self.kind, reading])
@@ -58,12 +63,13 @@ class Sensor:
         record += bytes([0, self.upper, 0, 0, self.lower, 0, 0, 0, 0, 0, 0, 0xC0 | len(self.name)])
         record += self.name.encode()
         added = " ".join(str(byte) for byte in [0, 0, 0x51, 1, len(record), *record])
-        lines = [f"main_sdr_add 0x20 {added}", f"sensor_add {at} {self.kind} {reading}"]
+        # of 2.0.34 to 2.0.37 a sensor that reads no file has no reading (OpenIPMI's commit 2325cc63)
+        polled = f'sensor_add {at} {self.kind} {reading} poll 100 file "{above}/sensor-{number}"'
+        lines = [f"main_sdr_add 0x20 {added}", polled]
         if self.bits:
-            return [*lines, *(f"sensor_set_bit {at} {bit} 1 0" for bit in self.bits)]
+            return lines
         enabled = f"0{int(bool(self.upper))}00{int(bool(self.lower))}0"
-        thresholds = f"sensor_set_threshold {at} settable {enabled} 0 {self.upper} 0 0 {self.lower} 0"
-        return [*lines, thresholds, f"sensor_set_value {at} {self.raw} 0"]
+        return [*lines, f"sensor_set_threshold {at} settable {enabled} 0 {self.upper} 0 0 {self.lower} 0"]
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
@@ -74,9 +80,11 @@ def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
 
 def files(above: str, port: int, sensors: Sequence[Sensor] = ()) -> dict[str, str]:
     """The simulator's files in the directory `above`; `chassis` is a program. `power` has 0 or 1."""
-    measured = "".join(f"{line}\n" for number, one in enumerate(sensors, 1) for line in one.commands(number))
+    numbered = [*enumerate(sensors, 1)]
+    measured = "".join(f"{line}\n" for number, one in numbered for line in one.commands(number, above))
     texts = {"lan.conf": LAN, "chassis": CHASSIS, "power": "0"}
     found = {name: text.replace("{above}", above).replace("{port}", str(port)) for name, text in texts.items()}
+    found |= {f"sensor-{number}": str(one.reading) for number, one in numbered}
     return {**found, "commands": f"{BEGIN}{measured}mc_enable 0x20\n"}
 
 

@@ -259,7 +259,7 @@ def _find_adopted_uids(site: Site) -> tuple[dict[int, str], str]:
     """Return uids that adopt saw and nobody in users.yml has or had: uid → what carried it; and why none are known."""
     found: dict[int, str] = {}
     try:
-        for host, answer in read_adoption(site.directory).get("hosts", {}).items():
+        for host, answer in read_adoption(site.directory)["hosts"].items():
             seen, place = answer["seen"], f"{host}, when it was adopted"
             for home in seen["homes"] or ():
                 for entry in home["entries"]:

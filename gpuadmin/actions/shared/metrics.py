@@ -89,13 +89,14 @@ def metrics_variables(site: Site, secret: bytes) -> dict[str, Any]:
 def _sensors(site: Site) -> list[dict[str, Any]]:
     """The BMCs that the monitor host asks what they measure. Raises ConfigError."""
     settings, found = site.settings, []
+    monitor, askers = site.inventory.group("monitor")[0], find_askers(settings, site.inventory.hosts)
     for host in site.inventory.hosts:
         bmc = find_bmc(settings, host)
         if bmc is None or bmc.sensors is None or bmc.kind == "wol":
             continue
-        (monitor, *_), address = site.inventory.group("monitor"), urlsplit(f"//{bmc.address}").hostname or ""
+        address = urlsplit(f"//{bmc.address}").hostname or ""
         # guard: a BMC's password goes to no monitor host that is a node, or that asks no BMCs
-        if monitor.name not in find_askers(settings, site.inventory.hosts):
+        if monitor.name not in askers:
             raise ConfigError(
                 f"bmc.sensors: {monitor.name} of the group monitor asks no BMCs: it is a node, or not bmc.via",
                 hint="put a host into the group monitor that may have this password, or name it in bmc.via",

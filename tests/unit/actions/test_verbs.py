@@ -204,7 +204,10 @@ def test_what_changes_for_people_comes_before_the_table_that_shortens_it(ansible
     assert "gpuadmin_carried" not in ansible.asked[-1].variables
 
 
-@pytest.mark.parametrize("text", ['{"hosts": 1}', '{"hosts": {"a": 1}}', '{"hosts": {"a": {"seen": {"homes": 5}}}}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[" * 100_000, '{"hosts": 1}', '{"hosts": {"a": 1}}', '{"hosts": {"a": {"seen": {"homes": 5}}}}'],
+    ids=["cut off", "deep", "a number", "of a host", "of homes"],
+)  # fmt: skip
 def test_a_damaged_adoption_is_not_looked_at(ansible: Ansible, cli: Cli, text: str) -> None:
     assert ansible.site is not None
     (ansible.site / "adoption.json").write_text(text)

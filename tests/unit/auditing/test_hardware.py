@@ -97,7 +97,8 @@ def test_the_file(tmp_path: Path) -> None:
     assert load(tmp_path) is None
     save(tmp_path, RECORD)
     assert load(tmp_path) == RECORD
-    for text in ("{", "[]", '{"format": 2, "hosts": {}}', '{"format": 1, "hosts": {"gpu1": {"cat": {}}}}'):
+    odd = ('{"format": 2, "hosts": {}}', '{"format": 1, "hosts": {"gpu1": {"cat": {}}}}')
+    for text in ("{", "[" * 100_000, "[]", *odd):
         (tmp_path / FILE).write_text(text)
         with pytest.raises(ConfigError, match=FILE):
             load(tmp_path)

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -256,11 +256,13 @@ def test_what_ran_already_follows_whatever_packages_were_missing() -> None:
     environment.filters["intersect"] = lambda ours, theirs: [one for one in ours if one in theirs]
     environment.tests["subset"] = lambda ours, theirs: set(ours) <= set(theirs)
 
-    def called(handler: Mapping[str, Any], paths: list[str], active: list[str]) -> bool:
+    def called(
+        handler: Mapping[str, Any], paths: list[str], active: list[str], wanted: Sequence[str] = ("prometheus.service",)
+    ) -> bool:
         facts = {"gpuadmin": {"packages": ["prometheus"], "active_units": active}}
         known = {
             "ansible_facts": facts, "ansible_check_mode": False, "__monitoring_files": {"paths": paths},
-            "_monitoring_packages": ["prometheus", "prometheus-alertmanager"],
+            "_monitoring_packages": ["prometheus", "prometheus-alertmanager"], "_monitoring_units": wanted,
             "_monitoring_restart": {"prometheus": changed[1:]}, "item": {"key": "prometheus", "value": changed[1:]},
         }  # fmt: skip
         return all(environment.compile_expression(one)(**known) for one in handler["when"])
@@ -270,3 +272,4 @@ def test_what_ran_already_follows_whatever_packages_were_missing() -> None:
     assert (called(restart, changed, running), called(reload, changed, running)) == (True, False)
     assert (called(restart, changed[:1], running), called(reload, changed[:1], running)) == (False, True)
     assert (called(restart, changed, []), called(reload, changed[:1], [])) == (False, False), "it has just started"
+    assert not called(restart, changed, running, []), "the site wants it no more, and it has just been stopped"
