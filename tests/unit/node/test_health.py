@@ -181,7 +181,7 @@ def test_what_a_site_says_not_to_mind(node: Node) -> None:
         # nor does one that says much hide another, which others read in the reason
         ({"10-a": "printf '%0300d\\n' 0; exit 1", "20-b": "echo x; exit 1"}, f"{SICK} 10-a: {'0' * 170}; 20-b: x"),
         (
-            {name: "printf '%0300d\\n' 0; exit 1" for name in ("10-a", "20-b", "30-c")},
+            dict.fromkeys(("10-a", "20-b", "30-c"), "printf '%0300d\\n' 0; exit 1"),
             f"{SICK} 10-a: {'0' * 54}; 20-b: {'0' * 54}; 30-c: {'0' * 54}",
         ),
         # it, or the node, is slow: nobody has to say that it was mended
