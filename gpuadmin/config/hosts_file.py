@@ -91,9 +91,7 @@ def inventory_files(inventory: Path) -> Iterator[Path]:
 
 def host_names(file: YamlFile) -> list[str]:
     """Given an inventory file, return the names of the hosts in it, each once."""
-    return list(
-        dict.fromkeys(name for _, group in find_groups(file.data) for name in parse_members(group.get("hosts")))
-    )
+    return list(dict.fromkeys(name for _, one in find_groups(file.data) for name in parse_members(one.get("hosts"))))
 
 
 def _put(data: Any, host: SiteHost) -> None:
