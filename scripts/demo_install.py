@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from pathlib import Path
 
 from demo_steps import GPUADMIN, expect, run, title
@@ -19,8 +18,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "gpuadmin/collectio
 
 from gpuadmin.actions.shared.images import signing_key
 from gpuadmin.config.load import load_site
-from gpuadmin.host_keys import fetch_host_keys
-from tests.support.bare_machine import DISK, KERNEL, MAC, fill_store, machine, make_image
+from tests.support.bare_machine import DISK, KERNEL, MAC, fill_store, machine, make_image, wait_for_stick
 from tests.support.lab_cluster import Cluster
 
 NODE = "node9"
@@ -44,7 +42,7 @@ def show(lab: str, site: Path) -> None:
     with machine(place / "machine", stick, "uefi") as bare:
         reached = {"ansible_host": "127.0.0.1", "ansible_port": bare.port}
         (site / "inventory/bare.yml").write_text(json.dumps({"gpu": {"hosts": {NODE: reached}}}))
-        wait_for_stick(site)
+        wait_for_stick(site, NODE)
         shown = run(GPUADMIN, "install", NODE, "--mac", MAC, check=False, capture=True)
         expect(DISK in shown and "nothing is on it" in shown, "its disks are shown, and nothing is written")
         bare.boot_from_disk()
@@ -56,15 +54,3 @@ def show(lab: str, site: Path) -> None:
         )
         expect(output.split() == [NODE, "/roots/one", "ro=true"], f"{NODE} runs the image from its own disk")
     print("The machine is switched off with the demo's end. `provision` and `prepare-root` would make it one of many.")
-
-
-def wait_for_stick(site: Path, seconds: float = 900) -> None:
-    """Wait until the machine shows the stick's key."""
-    hosts, known = load_site(str(site)).inventory.named([NODE]), (site / "known_hosts").read_text()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        (key,) = fetch_host_keys(hosts)
-        if key.blob and f"gpuadmin-stick {key.kind} {key.blob}" in known:
-            return
-        time.sleep(2)  # nothing tells of a machine that comes up
-    expect(False, "the machine boots from the stick")

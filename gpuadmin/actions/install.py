@@ -43,12 +43,11 @@ _BOOT = 1800.0  # seconds in which a machine comes up; servers count their memor
 def make_stick(options: Options, file: Path, image: str | None, arguments: str) -> int:
     """Make a stick of an image, None for the newest, and bring it here as a file. Returns the exit code."""
     with opened("install", options) as session:
-        require_storage(session)
+        server = _choose_server(session)
         _refuse_existing(file)
-        names = [host.name for host in session.site.inventory.group("storage")]
-        found = facts(session.look("list-images", names, variables(session.site)), names, ())
+        found = facts(session.look("list-images", [server], variables(session.site)), [server], ())
         found.store_known.require("which images the store has")
-        name, server = choose_image(found.complete, image), session.site.settings.images.server or names[0]
+        name = choose_image(found.complete, image)
         builder = PlanBuilder(f"Make a stick that installs {name}")
         builder.add(
             server,
@@ -72,8 +71,7 @@ def serve_stick(options: Options, macs: Sequence[str], hours: int) -> int:
     for mac in macs:
         _require_mac("--serve", mac)
     with opened("install", options) as session:
-        require_storage(session)
-        server = session.site.settings.images.server or session.site.inventory.group("storage")[0].name
+        server = _choose_server(session)
         given = {"gpuadmin_netboot": {"macs": list(macs), "hours": hours}}
         found = session.look("serve-stick", [server], given)
         if found.bad:  # guard: what nobody could boot from is not served
@@ -161,6 +159,12 @@ def _write(session: Session, host: Host, login: Mapping[str, str], order: Mappin
     _await(host, made["host_key"])
     echo(f"Next: gpuadmin provision --limit {host.name}; gpuadmin prepare-root --limit {host.name}", err=True)
     return report(session, run, {"image": image, "disk": order["disk"]})
+
+
+def _choose_server(session: Session) -> str:
+    """The storage host that has the images. Raises ConfigError where the site has none."""
+    require_storage(session)
+    return session.site.settings.images.server or session.site.inventory.group("storage")[0].name
 
 
 def _require_mac(option: str, mac: str) -> None:

@@ -77,14 +77,11 @@ def _admins(site: Site, today: date) -> Iterator[Finding]:
 
 def _homes(site: Site) -> Iterator[Finding]:
     homes, where = site.settings.homes, "gpuadmin.yml: homes"
-    storage = site.inventory.group("storage")
-    if homes.server is not None and homes.server not in [host.name for host in storage]:
-        yield Finding(
-            "error",
-            f"{where}.server",
-            f"'{homes.server}' is not a host of group storage",
-            "name one of that group",
-        )
+    storage = [host.name for host in site.inventory.group("storage")]
+    for key, server in (("homes", homes.server), ("images", site.settings.images.server)):
+        if server is not None and server not in storage:
+            why = f"'{server}' is not a host of group storage"
+            yield Finding("error", f"gpuadmin.yml: {key}.server", why, "name one of that group")
     if homes.mountpoint is not None and not f"{homes.export}/".startswith(f"{homes.mountpoint}/"):
         yield Finding("error", f"{where}.mountpoint", f"{homes.export} is not below it", "correct one of the two")
     docker = site.settings.docker

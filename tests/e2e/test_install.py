@@ -14,7 +14,6 @@ import pytest
 
 from gpuadmin.actions.shared.images import signing_key
 from gpuadmin.config.load import load_site
-from gpuadmin.host_keys import fetch_host_keys
 from gpuadmin.lab import state
 from gpuadmin.lab.light import host as light
 from tests.support.bare_machine import (
@@ -28,6 +27,7 @@ from tests.support.bare_machine import (
     machine,
     make_image,
     run,
+    wait_for_stick,
     wait_until,
 )  # fmt: skip
 from tests.support.lab_cluster import KEEP, LAB, REPOSITORY, Cluster
@@ -73,7 +73,7 @@ def bare(cluster: Cluster, request: pytest.FixtureRequest, tmp_path: Path) -> It
         found = stack.enter_context(machine(tmp_path / "machine", PLACE / "site.img", request.param, lan))
         reached = {"ansible_host": "127.0.0.1", "ansible_port": found.port}
         (cluster.site / "inventory/bare.yml").write_text(json.dumps({"gpu": {"hosts": {NODE: reached}}}))
-        wait_for_stick(cluster)
+        wait_for_stick(cluster.site, NODE)
         yield found
 
 
@@ -89,18 +89,6 @@ def test_a_stick(cluster: Cluster) -> None:
     assert cluster.admin("storage1", "grep -c install- /proc/1/mountinfo || true").strip() == "0"
     assert "stick.img" not in run("losetup", "-a")
     assert cluster.admin("storage1", "stat -c %a /srv/storage/images-stick").strip() == "700"
-
-
-def wait_for_stick(cluster: Cluster) -> None:
-    """Wait until a machine shows the stick's key, at the node's address."""
-    hosts = load_site(str(cluster.site)).inventory.named([NODE])
-    known = (cluster.site / "known_hosts").read_text()
-
-    def shown() -> bool:
-        (key,) = fetch_host_keys(hosts)
-        return bool(key.blob) and f"gpuadmin-stick {key.kind} {key.blob}" in known
-
-    wait_until("the stick boots", shown)
 
 
 def install(cluster: Cluster, *more: str, code: int = 0) -> dict[str, object]:
@@ -129,7 +117,7 @@ def test_an_empty_machine_becomes_a_node(cluster: Cluster, bare: Machine) -> Non
         begun.communicate(timeout=900)
         assert begun.returncode != 0
         bare.start()
-        wait_for_stick(cluster)
+        wait_for_stick(cluster.site, NODE)
         again = ("--erase", NODE)  # whether something can be seen on it depends on the moment of the cut
 
     bare.boot_from_disk()

@@ -21,6 +21,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.root_facts import EARLY
 
 from gpuadmin.common.records.images import ImageSettings
+from gpuadmin.config.load import load_site
+from gpuadmin.host_keys import fetch_host_keys
 from gpuadmin.lab import accel, firmware, image, network
 from gpuadmin.lab.light import host as light
 from gpuadmin.lab.mirror import mirror
@@ -251,6 +253,17 @@ def machine(directory: Path, stick: Path, kind: str, lan: str = "") -> Iterator[
     finally:
         found.power_cut()
         found.disk.unlink()
+
+
+def wait_for_stick(site: Path, node: str) -> None:
+    """Wait until the machine at a node's address shows the key of the site's stick."""
+    hosts, known = load_site(str(site)).inventory.named([node]), (site / "known_hosts").read_text()
+
+    def is_shown() -> bool:
+        (key,) = fetch_host_keys(hosts)
+        return bool(key.blob) and f"gpuadmin-stick {key.kind} {key.blob}" in known
+
+    wait_until("the stick boots", is_shown)
 
 
 def wait_until(what: str, reached: object, seconds: float = 900) -> None:

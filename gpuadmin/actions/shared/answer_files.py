@@ -11,7 +11,7 @@ from gpuadmin.config.load import Site
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import echo, echo_document
 from gpuadmin.content import content_path
-from gpuadmin.errors import RefusedError
+from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.reading import read_text
 from gpuadmin.report import local_document
@@ -25,6 +25,9 @@ def write_answer_files(site: Site, key: str, options: Options, directory: Path) 
     there = [name for name in (*FILES, "meta-data") if os.path.lexists(directory / name)]
     if there:  # guard: answer files replace no file
         raise RefusedError(f"{directory / there[0]} is there already", hint="name another directory, or move it away")
+    nearest = next(one for one in (directory, *directory.parents) if os.path.lexists(one))
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
+        raise ConfigError(f"{nearest} is no directory in which you can write", hint="name another one")
     user = site.settings.admin.user
     values = {"user": user, "command": make_command(user, key)}
     templates = Templates("answers", site.directory, keep_trailing_newline=True)

@@ -90,6 +90,15 @@ def test_nothing_is_replaced(written: Path, cli: Cli) -> None:
     assert (written / "preseed.cfg").is_symlink()
 
 
+@pytest.mark.parametrize("more", [(), ("--check",)])
+def test_what_is_no_directory(more: tuple[str, ...], written: Path, cli: Cli, tmp_path: Path) -> None:
+    """A check refuses what the run would."""
+    (tmp_path / "away").symlink_to("/a/disk/that/is/away")
+    for place in ("id.pub", "id.pub/below", "away", "away/below"):
+        error = fail(cli, 2, "install", "--answers", str(tmp_path / place), *more)
+        assert f"{tmp_path / place.split('/')[0]} is no directory in which you can write" in error
+
+
 @pytest.mark.root
 def test_the_end_is_what_bootstrap_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command, run; where it would change this machine, its words point into a directory."""

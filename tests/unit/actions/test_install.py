@@ -274,6 +274,16 @@ def test_a_stick(answers: Answers, fetched: Path, site: Path, tmp_path: Path, cl
     assert other.read_text() == "somebody's own"
 
 
+def test_the_storage_host_that_has_the_images(answers: Answers, site: Path, tmp_path: Path, cli: Cli) -> None:
+    """It alone is asked: what another one does not answer is in no stick's way."""
+    hosts, settings = site / "inventory/hosts.yml", site / "gpuadmin.yml"
+    hosts.write_text(hosts.read_text().replace("storage1:", "storage1:\n        storage2:"))
+    settings.write_text(f"{settings.read_text()}\nimages: {{server: storage2}}\n")
+    succeed(cli, "install", "--stick", str(tmp_path / "site.img"), "--check")
+    succeed(cli, "install", "--serve", MAC, "--check")
+    assert {one.limit for one in answers.asked} == {"storage2"}
+
+
 @pytest.mark.parametrize("place", ["missing/site.img", "id.pub/site.img"])
 def test_a_stick_has_a_place(place: str, answers: Answers, tmp_path: Path, cli: Cli) -> None:
     """That is found at once, and not when it is made."""

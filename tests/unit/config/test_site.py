@@ -295,6 +295,9 @@ CHECKS = {
     "a server that is none": (
         {"gpuadmin.yml": "name: x\nhomes: {server: node1}\n"}, "error", "homes.server", "not a host of group storage",
     ),
+    "a server of images that is none": (
+        {"gpuadmin.yml": "name: x\nimages: {server: node1}\n"}, "error", "images.server", "not a host of group storage",
+    ),
     "a mountpoint elsewhere": (
         {"gpuadmin.yml": "name: x\nhomes: {export: /srv/homes, mountpoint: /data}\n"},
         "error", "homes.mountpoint", "is not below it",

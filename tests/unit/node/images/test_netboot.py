@@ -5,6 +5,7 @@ import json
 import socket
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return found
 
 
+@pytest.mark.holds("whoever connects takes few threads; each machine that may be named has two")
 def test_a_stick_is_served(host: Host) -> None:
     said = host.serve(check=True)
     assert said[0] == f"{MAC} gets 10.1.0.201 from DHCP of 10.1.0.1"
@@ -116,7 +118,7 @@ def test_a_stick_is_served(host: Host) -> None:
     assert host.stopped == [f"gpuadmin-{name}.service" for name in netboot.UNITS]
     for _command, limits in host.started.values():
         assert limits[0] == "RuntimeMaxSec=7200"
-        assert {"ProtectSystem=strict", "NoNewPrivileges=yes"} <= {*limits}
+        assert {"ProtectSystem=strict", "NoNewPrivileges=yes", "TasksMax=200"} <= {*limits}
     files = host.started["gpuadmin-netboot-files.service"][0]
     assert files[files.index("--bind") + 1] == "10.1.0.10", "and no other network"
     (token,) = [one.name for one in (host.stick / "net").iterdir() if one.is_dir()]
@@ -142,6 +144,24 @@ def test_nobody_is_shown_the_name(host: Host) -> None:
     """What serves files would list a directory that has no index."""
     host.serve()
     assert (host.stick / "net/index.html").read_bytes() == b""
+
+
+@pytest.mark.holds("who connects and does no more holds no thread")
+def test_who_asks_for_nothing_is_let_go(tmp_path: Path) -> None:
+    """As the unit runs it, with less patience; and it serves."""
+    (tmp_path / "stick.img").write_text("the stick")
+    code = netboot._FILES.replace("60", "0.2")
+    command = (sys.executable, "-I", "-u", "-c", code, "0", "--bind", "127.0.0.1", "--directory", tmp_path)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            assert server.stdout is not None
+            address = ("127.0.0.1", int(server.stdout.readline().split("port ")[1].split()[0]))
+            for asked, said in ((b"GET /stick.img HTTP/1.0\r\n\r\n", b"the stick"), (b"GET /st", b"")):
+                with socket.create_connection(address, timeout=20) as line, line.makefile("rb") as answer:
+                    line.sendall(asked)
+                    assert answer.read()[-9:] == said
+        finally:
+            server.terminate()
 
 
 def test_a_second_order_has_another_name(host: Host) -> None:

@@ -66,8 +66,15 @@ enable-tftp
 tftp-root={root}
 leasefile-ro
 """
+#: `python3 -m http.server`, which by itself would wait for ever.
+_FILES = "; ".join((
+    "import runpy, socketserver",
+    "socketserver.StreamRequestHandler.timeout = 60",  # guard: who connects and does no more holds no thread
+    "runpy.run_module('http.server', run_name='__main__')",
+))  # fmt: skip
 #: systemd.exec(5). dnsmasq also sets its group, as root does without being asked.
 _SANDBOX = (
+    "TasksMax=200",  # guard: whoever connects takes few threads; each machine that may be named has two
     "ProtectSystem=strict", "ProtectHome=read-only", "PrivateTmp=yes", "NoNewPrivileges=yes",
     "CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW CAP_NET_BIND_SERVICE CAP_SETGID",
 )  # fmt: skip
@@ -159,7 +166,7 @@ def _start(order: NetbootOrder, made: Mapping[str, object], directory: str, net:
               for csa, name in (("x86PC", "bios.0"), ("X86-64_EFI", "uefi.efi"), ("BC_EFI", "uefi.efi"))]  # fmt: skip
     conf = os.path.join(directory, "dnsmasq.conf")
     write_atomic(conf, "".join(lines).encode(), mode=0o600)
-    files = ("/usr/bin/python3", "-I", "-m", "http.server", str(PORT), "--bind", order.address, "--directory", net)
+    files = ("/usr/bin/python3", "-I", "-c", _FILES, str(PORT), "--bind", order.address, "--directory", net)
     commands = (("/usr/sbin/dnsmasq", "--keep-in-foreground", f"--conf-file={conf}", "--pid-file="), files)
     for name, command in zip(UNITS, commands):
         # guard: what serves the stick ends by itself -> _SANDBOX
