@@ -54,7 +54,7 @@ def styled(*parts: str | tuple[str, str]) -> Text:
     )
 
 
-def lines_of(lines: Iterable[str]) -> Text:
+def join_lines(lines: Iterable[str]) -> Text:
     """Given lines, return them as one text in which each stays a line, whatever is in it."""
     return Text(
         "\n".join
@@ -192,5 +192,5 @@ def show_hosts(
         elif host.message:
             lines.append(host.message)
         word = "would change" if check and host.status == "changed" else host.status
-        table.add_row(", ".join(names), Text(word, style=_STYLES.get(host.status, "")), lines_of(lines))
+        table.add_row(", ".join(names), Text(word, style=_STYLES.get(host.status, "")), join_lines(lines))
     console.print(table)

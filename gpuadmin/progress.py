@@ -11,7 +11,7 @@ from datetime import datetime
 
 from gpuadmin.common.text import listed
 from gpuadmin.console import echo
-from gpuadmin.display import lines_of, styled
+from gpuadmin.display import join_lines, styled
 from gpuadmin.terminal import SafeConsole
 
 #: Tasks that Ansible itself puts before a role's own; nobody waits for them.
@@ -159,7 +159,7 @@ class Progress:
             long = any(time.time() - one.since > _PATIENCE for one in self._busy.values())
             head, far = self._task, list(self._far.items())
         lines = [f"  {name}: {detail}" for name, detail in far[:12]]
-        self._status.update(lines_of([self.waiting() if long and not lines else head, *lines]))
+        self._status.update(join_lines([self.waiting() if long and not lines else head, *lines]))
 
     def _show_progress(self, host: str, detail: str) -> None:
         if self._status is not None:

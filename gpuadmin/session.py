@@ -20,7 +20,7 @@ import click
 from gpuadmin.ansible import runner
 from gpuadmin.ansible.admin_keys import AdminKeys
 from gpuadmin.ansible.invocation import MAX_FORKS, Invocation, Secrets
-from gpuadmin.ansible.playbooks import groups_of
+from gpuadmin.ansible.playbooks import read_groups
 from gpuadmin.config.find import find_site
 from gpuadmin.config.inventory import KEY, Host
 from gpuadmin.config.load import Site, load_site
@@ -236,7 +236,7 @@ class Session:
         """
         if hosts is not None and not hosts:  # guard: a run on no host is not one on all
             return RunResult({})
-        asked = self.named(*groups_of(playbook)) if hosts is None else hosts
+        asked = self.named(*read_groups(playbook)) if hosts is None else hosts
         if not check:
             self._still_held()
         before, self._reached = self._reached, self._reached if check else SENT

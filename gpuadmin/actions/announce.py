@@ -15,7 +15,7 @@ from gpuadmin.announcements import Announcement, Announcements, Window, compose
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, listed
 from gpuadmin.console import echo
-from gpuadmin.display import lines_of, make_table
+from gpuadmin.display import join_lines, make_table
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError
 from gpuadmin.mail.announcing import plan_announcement
 from gpuadmin.mail.notices import Notices
@@ -255,7 +255,7 @@ def _plan(
     session.plan(builder.build(question=f"Announce it, and send {counted(len(notices.letters), 'mail')}?"))
     # a preview shows the mails, which have the texts
     for text in () if session.options.json or (preview and notices.letters) else one.texts.values():
-        session.console.print(lines_of(["", *text.split("\n")]))
+        session.console.print(join_lines(["", *text.split("\n")]))
 
 
 def _run(session: Session, entries: Mapping[str, Any]) -> RunResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from gpuadmin.actions.shared.pages import give, gpus_of, languages
+from gpuadmin.actions.shared.pages import find_gpus, give, languages
 from gpuadmin.config.load import load_site
 from gpuadmin.console import echo
 from gpuadmin.pages.call import NAME, SURVEY, call, make_call
@@ -26,7 +26,7 @@ def call_for_applications(
     found = load_site(site)
     nodes = list_login_nodes(found.settings, found.inventory.group("gpu"))
     given = make_call(found.settings, date.today(), coming=coming, until=until, members=members)
-    gpus = () if survey else gpus_of(found, say=True)
+    gpus = () if survey else find_gpus(found, say=True)
     if not survey and found.settings.applications.form is None:
         echo(
             "Note: the call does not say where the survey is: applications.form in gpuadmin.yml, then this again",

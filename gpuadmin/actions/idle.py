@@ -25,7 +25,7 @@ from gpuadmin.display import make_console
 from gpuadmin.errors import ExitCode
 from gpuadmin.mail.idling import plan_idle, terminal_words
 from gpuadmin.mail.notices import Notices
-from gpuadmin.monitoring.policy import Rules, Step, key_of, steps
+from gpuadmin.monitoring.policy import Rules, Step, make_key, steps
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import PlanBuilder
@@ -245,7 +245,7 @@ def _messages(session: Session, found: Sequence[Step], rules: Rules, deliveries:
     for step in found:
         if (
             step.what == "tell"
-            and key_of(step.row, rules) in sent  # guard: who was not mailed at all is not told by their terminal
+            and make_key(step.row, rules) in sent  # guard: who was not mailed at all is not told by their terminal
             and step.row.user in uids
         ):
             mine.setdefault((step.row.node, step.row.user), []).append(step)

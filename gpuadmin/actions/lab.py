@@ -46,7 +46,7 @@ def up(
         Path(known.site) if known and known.site else Path("lab-site" if real is None else "twin-site")
     )
     if real is not None:
-        light, gpus = True, twin.gpus_of(real)
+        light, gpus = True, twin.count_gpus(real)
     lab = cluster.up(
         name,
         wanted=hosts.wanted_hosts(nodes, ordinary) if real is None else _twins(name, real, seen),
@@ -79,7 +79,7 @@ def up_twin(name: str, real: Site) -> Lab:
         memory_mib=1024,
         firmware=None,
         light=True,
-        gpus=twin.gpus_of(real),
+        gpus=twin.count_gpus(real),
         site_directory=twin_site(name),
         progress=Progress(),
     )

@@ -9,7 +9,7 @@ from gpuadmin.actions.shared.accounts import require_known_name
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import size_words
 from gpuadmin.config.schema import Settings
-from gpuadmin.display import lines_of, make_console, make_table
+from gpuadmin.display import join_lines, make_console, make_table
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
@@ -78,7 +78,7 @@ def _show(result: dict[str, Any], user: str | None) -> None:
     console = make_console(json=False)
     unknown = [f"{host}: which backups it has is not known: {reason}" for host, reason in result["unknown"].items()]
     if unknown and not result["backups"]:
-        console.print(lines_of(unknown))
+        console.print(join_lines(unknown))
         return
     if not result["backups"]:
         console.print(f"No backup of {user}." if user else "There is no backup yet: gpuadmin backup")

@@ -10,7 +10,7 @@ from gpuadmin.actions.shared.metrics import MEASURED
 from gpuadmin.actions.shared.prometheus import find_monitor
 from gpuadmin.answers import Answers
 from gpuadmin.console import echo, echo_document
-from gpuadmin.display import lines_of
+from gpuadmin.display import join_lines
 from gpuadmin.errors import ConfigError, ExitCode
 from gpuadmin.jsontext import json_text
 from gpuadmin.options import Options
@@ -34,7 +34,7 @@ def show_logs(options: Options, hosts: Sequence[str], lines: int, words: Mapping
         answers = Answers.of(run.hosts, [monitor], "command")
         answers.require("what hosts logged")
         found = {name: answers.known[monitor][name].splitlines() for name in ("output", "errors")}
-        session.console.print(lines_of(found["output"]))
+        session.console.print(join_lines(found["output"]))
         echo("\n".join(found["errors"]), err=True, end=bool(found["errors"]))
         code = ExitCode.HOST_FAILED if found["errors"] else ExitCode.DONE
         # guard: what hosts logged is in no record, which is kept longer -> session.settle(code, found)

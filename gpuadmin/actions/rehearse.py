@@ -71,7 +71,7 @@ def rehearse(
     real = load_site(given)
     _refuse_strangers(real, verb, words)
     # guard: a second rehearsal waits for no twin that a first one uses
-    with state.locked(name_of(real.settings.name), "rehearsal.lock"):
+    with state.locked(name_twin(real.settings.name), "rehearsal.lock"):
         code, rehearsed = _on_twin(real, verb, arguments)
         if code != ExitCode.DONE or twin_only:
             return code
@@ -127,14 +127,14 @@ def _on_twin(real: Site, verb: str, arguments: Sequence[str]) -> tuple[int, Path
     return code, rehearsed
 
 
-def name_of(site: str) -> str:
+def name_twin(site: str) -> str:
     """What the lab of a site's twin is called."""
     return f"twin-{re.sub(r'[^a-z0-9]+', '-', site.lower()).strip('-')[:25] or 'site'}".rstrip("-")
 
 
 def _ready(real: Site) -> Path:
     """Have the twin as the site is now, with nothing of an earlier rehearsal. Returns its site's directory."""
-    name = name_of(real.settings.name)
+    name = name_twin(real.settings.name)
     # what an earlier rehearsal registered, mailed or recorded is as unknown as it is to the real site
     shutil.rmtree(twin_site(name), ignore_errors=True)
     lab = up_twin(name, real)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuadmin.common.text import counted
 from gpuadmin.config.groups import GROUPS
-from gpuadmin.display import lines_of, show_hosts, styled
+from gpuadmin.display import join_lines, show_hosts, styled
 from gpuadmin.errors import ConfigError, ExitCode
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
@@ -63,7 +63,7 @@ def _show(session: Session, found: RunResult, answers: dict[str, Any]) -> None:
         session.console.print(styled(heading, (f" ended with {status}", "bold red") if status else ""))
         lines = [*output.splitlines(), *errors.splitlines()]
         if lines:
-            session.console.print(lines_of(f"  {line}" for line in lines))
+            session.console.print(join_lines(f"  {line}" for line in lines))
     silent = {name: host for name, host in found.hosts.items() if name not in answers}
     show_hosts(session.console, silent, check=session.check)
     if found.code != ExitCode.DONE:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuadmin.actions.shared.queue import lacks_gpus
 from gpuadmin.actions.shared.screen import show_status
-from gpuadmin.ansible.playbooks import groups_of
+from gpuadmin.ansible.playbooks import read_groups
 from gpuadmin.answers import Answers
 from gpuadmin.common.mail.ledger import State
 from gpuadmin.common.text import as_fields
@@ -30,7 +30,7 @@ from gpuadmin.site_history import bring_up_to_date
 def status(options: Options) -> int:
     """Look at every host once, and at the site's records, and show what they say. Returns the exit code."""
     with opened("status", options, changes=False) as session:
-        asked = session.named(*groups_of("status"))
+        asked = session.named(*read_groups("status"))
         bring_up_to_date(session.site)
         records = _records(session, asked)  # as they are before this run has one
         if not asked:

@@ -9,12 +9,12 @@ import yaml
 from gpuadmin.content import content_path
 
 
-def groups_of(playbook: str | Path) -> tuple[str, ...]:
+def read_groups(playbook: str | Path) -> tuple[str, ...]:
     """The groups whose hosts the plays of a playbook name, those that it imports included; ours name nothing else."""
     path = playbook if isinstance(playbook, Path) else content_path("playbooks", f"{playbook}.yml")
     found: dict[str, None] = {}
     for play in yaml.safe_load(path.read_text(encoding="utf-8")):
         imported = play.get("ansible.builtin.import_playbook")
-        names = groups_of(path.with_name(imported)) if imported else str(play["hosts"]).split(":")
+        names = read_groups(path.with_name(imported)) if imported else str(play["hosts"]).split(":")
         found.update(dict.fromkeys(names))
     return tuple(found)

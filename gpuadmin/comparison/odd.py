@@ -125,7 +125,7 @@ def _decided(
     """Hosts are like all others, or at least like those that are what they are (node, storage host, …)."""
     kinds: dict[frozenset[str], list[str]] = {}
     for host in values:
-        kinds.setdefault(kind_of(groups.get(host, ())), []).append(host)
+        kinds.setdefault(find_kind(groups.get(host, ())), []).append(host)
     split = [hosts for hosts in kinds.values() if len({values[host] for host in hosts}) > 1]
     if not split:
         yield Difference(section, key, GROUPS, tuple(values.items()), rank=rank)
@@ -152,6 +152,6 @@ def _usual(values: Sequence[str | None]) -> tuple[str | None] | None:
     return (value,) if len(values) >= _FEWEST and 2 * number > len(values) else None
 
 
-def kind_of(groups: Collection[str]) -> frozenset[str]:
+def find_kind(groups: Collection[str]) -> frozenset[str]:
     """What a host is: its groups. The golden node is a node like the others."""
     return frozenset(groups) - {"golden"}

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuadmin.common.text import counted, listed
-from gpuadmin.comparison.odd import GROUPS, ODD, UNDECIDED, Comparison, Difference, by_value, kind_of
+from gpuadmin.comparison.odd import GROUPS, ODD, UNDECIDED, Comparison, Difference, by_value, find_kind
 
 #: So many settings of a section are shown of a host one by one; more are counted.
 MOST = 8
@@ -139,7 +139,7 @@ def _of_groups(
 
 
 def _kind(groups: Collection[str], host: str) -> str:
-    return "+".join(sorted(kind_of(groups))) or host
+    return "+".join(sorted(find_kind(groups))) or host
 
 
 def _names(hosts: Sequence[str]) -> str:

@@ -51,7 +51,7 @@ def with_host_moved(file: YamlFile, name: str, before: str, after: str, own: Map
     `own` variables; one of None goes. Raises ConfigError where the host is in neither by its own name."""
 
     def change(data: Any) -> None:
-        groups = {group: entry["hosts"] for group, entry in groups_of(data) if name in (entry.get("hosts") or {})}
+        groups = {group: entry["hosts"] for group, entry in find_groups(data) if name in (entry.get("hosts") or {})}
         hosts = groups[before] if before in groups else groups[after]
         entry, comments = deepcopy(hosts.pop(name)) or {}, _take_comments(hosts, name)
         there: Any = _ensure_group_hosts(data, after)
@@ -91,11 +91,11 @@ def inventory_files(inventory: Path) -> Iterator[Path]:
 
 def host_names(file: YamlFile) -> list[str]:
     """Given an inventory file, return the names of the hosts in it, each once."""
-    return list(dict.fromkeys(name for _, group in groups_of(file.data) for name in parse_members(group.get("hosts"))))
+    return list(dict.fromkeys(name for _, one in find_groups(file.data) for name in parse_members(one.get("hosts"))))
 
 
 def _put(data: Any, host: SiteHost) -> None:
-    there = [group["hosts"] for _, group in groups_of(data) if host.name in (group.get("hosts") or {})]
+    there = [group["hosts"] for _, group in find_groups(data) if host.name in (group.get("hosts") or {})]
     if not there:
         for index, name in enumerate(host.groups):
             _ensure_group_hosts(data, name)[host.name] = dict(host.variables) if index == 0 else {}
@@ -112,7 +112,7 @@ def _put(data: Any, host: SiteHost) -> None:
 
 def _ensure_group_hosts(data: Any, name: str) -> MutableMapping[str, Any]:
     """The hosts of a group; makes the group if it is missing."""
-    group = next((found for named, found in groups_of(data) if named == name), None)
+    group = next((found for named, found in find_groups(data) if named == name), None)
     if group is None:
         group = _below(_below(_below(data, "all"), "children"), name)
     return _below(group, "hosts")
@@ -125,12 +125,12 @@ def _below(node: MutableMapping[str, Any], name: str) -> MutableMapping[str, Any
     return below
 
 
-def groups_of(data: Any) -> Iterator[tuple[str, MutableMapping[str, Any]]]:
+def find_groups(data: Any) -> Iterator[tuple[str, MutableMapping[str, Any]]]:
     """Every group of an inventory that holds something, with its name: Ansible allows them inside of each other."""
     for name, group in data.items():
         if group is not None:
             yield name, group
-            yield from groups_of(parse_members(group.get("children")))
+            yield from find_groups(parse_members(group.get("children")))
 
 
 def parse_members(value: Any) -> Mapping[str, Any]:

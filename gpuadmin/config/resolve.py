@@ -24,7 +24,7 @@ from ansible.utils.display import Display
 from ansible.vars.manager import VariableManager
 
 from gpuadmin.config.hosts_file import inventory_files
-from gpuadmin.config.yamlfile import YamlFile, kind_of
+from gpuadmin.config.yamlfile import YamlFile, describe_kind
 from gpuadmin.config.yamlread import Fields
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError, together
@@ -188,7 +188,7 @@ def _misshapen(groups: Any, name: str) -> ConfigError | None:
     """What makes Ansible leave out the whole rest of a file of hosts: a list or a text where fields have to be."""
 
     def mistake(line: int, where: str, value: object, hint: str) -> ConfigError:
-        return ConfigError(f"{name}:{line + 1}: {where}: must hold fields, not {kind_of(value)}", hint=hint)
+        return ConfigError(f"{name}:{line + 1}: {where}: must hold fields, not {describe_kind(value)}", hint=hint)
 
     for group, content in groups.items():
         if content is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuadmin.config.finding import Finding
 from gpuadmin.config.host_variables import NAMES, OF_THE_BOX
-from gpuadmin.config.hosts_file import FOLDERS, groups_of, inventory_files, parse_members
+from gpuadmin.config.hosts_file import FOLDERS, find_groups, inventory_files, parse_members
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.config.yamlread import Fields
 from gpuadmin.content import content_path
@@ -62,7 +62,7 @@ def _variables(inventory: Path) -> Iterator[tuple[str, str]]:
         if below:
             yield from _named(path, inventory, f"{FOLDERS[folder]} {below[0].removesuffix(path.suffix)}", data)
             continue
-        for group, content in () if "plugin" in data else groups_of(data):  # that one is the settings of a plugin
+        for group, content in () if "plugin" in data else find_groups(data):  # that one is the settings of a plugin
             yield from _named(path, inventory, f"group {group}", content.get("vars"))
             for host, variables in parse_members(content.get("hosts")).items():
                 yield from _named(path, inventory, f"host {host}", variables)

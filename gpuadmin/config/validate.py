@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from gpuadmin.config.fields import TEMPLATE_MARKERS
-from gpuadmin.config.yamlfile import YamlFile, kind_of
+from gpuadmin.config.yamlfile import YamlFile, describe_kind
 from gpuadmin.errors import ConfigError
 from gpuadmin.similar import did_you_mean
 
@@ -110,8 +110,8 @@ def _brief(given: object) -> str:
     if isinstance(given, bool):
         return str(given).lower()
     if isinstance(given, str | int | float):
-        return repr(given) if len(str(given)) <= 60 else f"{kind_of(given)} of {len(str(given))} characters"
-    return kind_of(given)
+        return repr(given) if len(str(given)) <= 60 else f"{describe_kind(given)} of {len(str(given))} characters"
+    return describe_kind(given)
 
 
 def _meant(model: type[BaseModel], place: Sequence[str | int]) -> str:

@@ -23,7 +23,7 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 )  # fmt: skip
 
 
-def kind_of(value: object) -> str:
+def describe_kind(value: object) -> str:
     """What a value of a file is, as an admin would say: `a list`, `nothing`."""
     return next((word for kind, word in _KINDS if isinstance(value, kind)), "a date")
 
@@ -63,7 +63,7 @@ class YamlFile:
         if data is None:
             data = Fields()
         if not isinstance(data, Fields | Items if or_list else Fields):
-            raise ConfigError(f"{name}:1: must hold fields (key: value), not {kind_of(data)}")
+            raise ConfigError(f"{name}:1: must hold fields (key: value), not {describe_kind(data)}")
         return cls(path, data, text)
 
     def where(self, path: Sequence[str | int]) -> str:

@@ -28,7 +28,7 @@ def groups(host: Host) -> tuple[str, ...]:
 def variables(lab: Lab, host: Host) -> dict[str, object]:
     """Given a host of a lab, return its inventory variables."""
     reached = {"ansible_host": "127.0.0.1", "ansible_port": host.ssh_port, "gpuadmin_address": host.address}
-    return {**reached, **gpus.variables(lab.gpus_of(host))}
+    return {**reached, **gpus.variables(lab.count_gpus(host))}
 
 
 def settings(lab: Lab) -> dict[str, object]:

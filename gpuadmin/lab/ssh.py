@@ -34,7 +34,7 @@ def ssh_command(
     keys of their own. With `batch` it
     never asks, and gives up after ten seconds without a connection.
     """
-    own = key_of(lab, login)
+    own = find_key(lab, login)
     identity = identity or (own if own.exists() else lab.ssh_key)
     options: Command = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10") if batch else ()
     return (
@@ -47,7 +47,7 @@ def ssh_command(
     )  # fmt: skip
 
 
-def key_of(lab: Lab, name: str) -> Path:
+def find_key(lab: Lab, name: str) -> Path:
     """Where the private key of somebody's twin is."""
     return lab.directory / "keys" / name
 

@@ -86,7 +86,7 @@ class Lab:
         """Where a host's disks, console and sockets are."""
         return self.directory / "hosts" / host.name
 
-    def gpus_of(self, host: Host) -> int:
+    def count_gpus(self, host: Host) -> int:
         """How many GPUs a host has."""
         return self.gpus if host.has_gpus and host.kind != "storage" else 0
 

@@ -83,7 +83,7 @@ def place_of_data(real: Site) -> str:
     )
 
 
-def gpus_of(real: Site) -> int:
+def count_gpus(real: Site) -> int:
     """How many GPUs each node has: as many as the largest, of those that this machine can show."""
     counts = [one.variables.get("gpus") for one in real.inventory.hosts if "gpu" in one.groups]
     return min(max((one for one in counts if isinstance(one, int)), default=0), os.cpu_count() or 1)
@@ -132,7 +132,7 @@ def _describe_person(lab: Lab, user: User) -> dict[str, Any]:
 
 def key(lab: Lab, name: str) -> str:
     """The public key of somebody's twin."""
-    private = ssh.key_of(lab, name)
+    private = ssh.find_key(lab, name)
     ssh.make_key(private, f"{name}@{DOMAIN}")
     return private.with_suffix(".pub").read_text(encoding="utf-8").strip()
 

@@ -12,7 +12,7 @@ from gpuadmin.common.text import counted
 from gpuadmin.config.schema import Registry
 from gpuadmin.mail.ledger import Ledger
 from gpuadmin.mail.notices import Notices, Sorting
-from gpuadmin.monitoring.policy import Rules, Step, key_of
+from gpuadmin.monitoring.policy import Rules, Step, make_key
 
 
 def plan_idle(
@@ -47,13 +47,13 @@ def _plan(steps: Sequence[Step], registry: Registry, rules: Rules, ledger: Ledge
         stop_hours = rules.notice if rules.ends(found[0].row) else None
         values = {"items": items, "hours": rules.after, "stop_hours": stop_hours}
         summary = f"{counted(len(found), 'GPU')} held and {what}"
-        return Letter(template, address, tuple(key_of(step.row, rules) for step in found), names, summary, values)
+        return Letter(template, address, tuple(make_key(step.row, rules) for step in found), names, summary, values)
 
     sorting = Sorting[Step](ledger, again)
     users = {user.name: user for user in registry.users}
     for step in steps:
         if step.what == "tell":
-            sorting.add(users[step.row.user], key_of(step.row, rules), step)
+            sorting.add(users[step.row.user], make_key(step.row, rules), step)
     return sorting.notices(letter)
 
 

@@ -122,7 +122,7 @@ def compose(
     more = ("allocated", "wait") if queue else ()
     titles = tuple(map(say, ("held", "used", "idle", *more)))
     if queue:
-        shares = [_cells(one, month.waits_of(one.name), queue) for one in month.accounts]
+        shares = [_cells(one, month.find_waits(one.name), queue) for one in month.accounts]
         tables.append(Table(say("accounts"), (say("account"), *titles), shares))
     people = [_cells(one, month.waits.get(one.name, ()), queue) for one in month.people]
     tables.append(Table(say("people"), (say("person"), *titles), people))

@@ -98,7 +98,7 @@ class Figures:
         """Everybody's."""
         return [one for found in self.waits.values() for one in found]
 
-    def waits_of(self, account: str) -> list[float]:
+    def find_waits(self, account: str) -> list[float]:
         """Those of an account's people."""
         whose = ((self.account_of.get(user, EVERYBODY), found) for user, found in self.waits.items())
         return [one for name, found in whose if name == account for one in found]

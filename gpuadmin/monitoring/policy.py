@@ -45,7 +45,7 @@ class Step:
     due: float | None = None
 
 
-def key_of(row: Idle, rules: Rules) -> str:
+def make_key(row: Idle, rules: Rules) -> str:
     """The key under which the ledger of mails records what somebody was told: that it will be ended, and when.
 
     After it was used, the next time has another key. Whoever was told of more time, or of no end, was not told of this
@@ -81,7 +81,7 @@ def _step(row: Idle, rules: Rules, notified: Callable[[str], float | None], now:
     why = _left_alone(row, rules, now)
     if why:
         return Step(row, "nothing", why)
-    when = notified(key_of(row, rules))
+    when = notified(make_key(row, rules))
     if when is None:
         return Step(row, "tell")
     if not rules.ends(row):

@@ -61,7 +61,7 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture(params=["bios", "uefi", pytest.param("network", marks=pytest.mark.needs("dnsmasq"))])
 def bare(cluster: Cluster, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
     """A machine that has booted the stick, or the same from the network; its host is in the inventory."""
-    lan = light.name_of(state.existing(cluster.name))
+    lan = light.make_name(state.existing(cluster.name))
     with ExitStack() as stack:
         if request.param == "network":
             assert "no DHCP server" in str(cluster.gpuadmin("install", "--serve", LAN_MAC, "--yes", code=3))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.actions.shared.queue import mark_of
+from gpuadmin.actions.shared.queue import make_mark
 from tests.support.gated_cluster import NODE, PROBE, kept, opened
 from tests.support.lab_cluster import MAKE_IMAGE, Cluster
 from tests.support.queued_cluster import CONTROLLER, SLURM, queued
@@ -233,13 +233,13 @@ def test_a_verb_takes_a_node_away_and_lets_it_take_jobs_again(queue: Cluster) ->
     reboot = queue.start("reboot", NODE, "--when-idle", "--yes")
     mine = '[ "$(sinfo --noheader --nodes={} --format=%E)" {} "none" ] && echo so'
     queue.wait(lambda: queue.ssh("admin", CONTROLLER, mine.format(NODE, "!=")))
-    assert f"{NODE} takes no jobs now: {mark_of('reboot', queue.site)} by" in queue.person("jiho", NODE, "gpu list")
+    assert f"{NODE} takes no jobs now: {make_mark('reboot', queue.site)} by" in queue.person("jiho", NODE, "gpu list")
     # called off, it lets it take jobs again
     reboot.send_signal(signal.SIGINT)
     reboot.communicate()
     queue.wait(lambda: queue.ssh("admin", CONTROLLER, mine.format(NODE, "=")))
     # what one that was cut off has left is its own; what an admin has drained is not
-    left = f"Reason='{mark_of('reboot', queue.site)} by root@elsewhere'"
+    left = f"Reason='{make_mark('reboot', queue.site)} by root@elsewhere'"
     queue.admin(CONTROLLER, f'scontrol update NodeName={NODE} State=DRAIN "{left}"'.replace("'", ""))
     queue.person("minji", NODE, "gpu release")
     queue.gpuadmin("drain", "node2", "--reason", "fan is loud", "--yes")

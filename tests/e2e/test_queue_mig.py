@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuadmin.actions.shared.queue import mark_of
+from gpuadmin.actions.shared.queue import make_mark
 from tests.support import fake_driver
 from tests.support.gated_cluster import NODE, opened
 from tests.support.lab_cluster import Cluster
@@ -61,7 +61,7 @@ def test_a_gpu_of_the_queue_is_divided_when_its_job_has_ended(queue: Cluster) ->
     # it waits for her: nothing else starts there meanwhile, and what runs goes on
     mig = queue.start("mig", NODE, "--when-idle", "--yes")
     queue.wait(lambda: queue.ssh("admin", CONTROLLER, f"sinfo --noheader --nodes={NODE} --format=%T | grep drain"))
-    assert closed(queue).startswith(mark_of("mig", queue.site))
+    assert closed(queue).startswith(make_mark("mig", queue.site))
     queue.person("jiho", NODE, f"gpu get 1 --type h100-pcie --node {NODE} --no-wait")
     assert [opened(queue, name) for name in ("minji", "jiho")] == ["0", ""]
     assert profiles(queue) == [[], []]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuadmin.actions.rehearse import name_of
+from gpuadmin.actions.rehearse import name_twin
 from tests.support.lab_cluster import GPUADMIN, RELEASES, Cluster
 from tests.support.labs import nothing_left
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.slow]  # another la
 @pytest.fixture
 def rehearsed(cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     """A site says no release: whoever wants a twin that has them makes it first."""
-    name = name_of(cluster.name)
+    name = name_twin(cluster.name)
     releases = [word for one in RELEASES for word in ("--release", one)]
     make = ["lab", "up", "--like", str(cluster.site), "--name", name, "--site", str(tmp_path / "twin"), *releases]
     if releases:
@@ -72,6 +72,6 @@ def test_a_person_is_added_to_the_twin_and_then_for_real(rehearsed: Cluster) -> 
 
     for host in rehearsed.hosts():
         read = "grep ^VERSION_ID= /etc/os-release"
-        line = [GPUADMIN, "lab", "ssh", "--name", name_of(rehearsed.name), host, read]
+        line = [GPUADMIN, "lab", "ssh", "--name", name_twin(rehearsed.name), host, read]
         twin = subprocess.run(line, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
         assert twin == rehearsed.admin(host, read)

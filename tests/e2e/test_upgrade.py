@@ -120,7 +120,6 @@ def sshd(cluster: Cluster, host: str) -> set[str]:
     return set(cluster.admin(host, "/usr/sbin/sshd -T").splitlines())
 
 
-@pytest.mark.slow  # until it has passed
 def test_sshd_is_set_on_all_hosts_and_nobody_with_a_password_alone_is_shut_out(upgradable: Cluster) -> None:
     with upgradable.settings(lambda text: text + SSH):
         upgradable.admin("plain1", "useradd -m -s /bin/bash guest && echo guest:secret | chpasswd")

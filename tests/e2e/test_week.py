@@ -40,7 +40,7 @@ mkdir -p /run/systemd/system/{unit}.timer.d
 printf '[Timer]\nOnBootSec=\nRandomizedDelaySec=0\n%s\n' "$calendar" >/run/systemd/system/{unit}.timer.d/own.conf
 systemctl daemon-reload
 systemctl stop {unit}.timer {unit}.service
-systemctl reset-failed {unit}.service || true
+systemctl reset-failed {unit}.service
 touch -d '32 days ago' /var/lib/systemd/timers/stamp-{unit}.timer
 systemctl start {unit}.timer
 """

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuadmin.ansible.playbooks import groups_of
+from gpuadmin.ansible.playbooks import read_groups
 from gpuadmin.answers import Answers
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.content import content_path
@@ -107,8 +107,8 @@ def groups_named(playbook: Path) -> list[str]:
 def test_all_plays_of_a_playbook_are_for_the_same_groups_of_a_site(playbook: Path) -> None:
     """If no host of a play answers, the next play is not begun: docs/decisions/0011. So each has all of the hosts."""
     assert len(set(groups_named(playbook))) == 1
-    assert set(groups_of(playbook.stem)) <= set(GROUPS)
-    assert groups_of(playbook)
+    assert set(read_groups(playbook.stem)) <= set(GROUPS)
+    assert read_groups(playbook)
 
 
 @pytest.mark.holds("of two runs neither interruption is forgotten")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import UNSEEN
 from gpuadmin.console import agree, ask, echo
-from gpuadmin.display import lines_of, make_console, show_hosts, show_plan, styled
+from gpuadmin.display import join_lines, make_console, show_hosts, show_plan, styled
 from gpuadmin.errors import ConfigError
 from gpuadmin.jsontext import json_text
 from gpuadmin.plan import Plan, Step
@@ -87,7 +87,7 @@ def everything(text: str) -> None:
 def test_nothing_that_a_host_says_is_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     """A name with a line feed in it would be an outcome that nobody had."""
     text = "x\nnode9: done\r\nnode9: done"
-    laid_out(text).print(text, styled((text, "bold"), text), lines_of([text]))
+    laid_out(text).print(text, styled((text, "bold"), text), join_lines([text]))
     echo(Answers(unknown={text: text}).summary)
     output = capsys.readouterr().out
     assert output.count("node9") > 20

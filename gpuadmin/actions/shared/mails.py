@@ -13,7 +13,7 @@ from gpuadmin.common.mail.ledger import Entry, State
 from gpuadmin.common.mail.letter import Letter
 from gpuadmin.common.mail.transport import Transport
 from gpuadmin.common.text import counted, listed
-from gpuadmin.display import lines_of, make_console, styled
+from gpuadmin.display import join_lines, make_console, styled
 from gpuadmin.errors import ExitCode, RefusedError
 from gpuadmin.mail.ledger import Ledger
 from gpuadmin.mail.render import Renderer, render_text
@@ -44,8 +44,8 @@ def show_letters(letters: Sequence[Letter], renderer: Renderer) -> None:
         alike.setdefault((*headers, ("", render_text(message))), []).append(str(message["To"]))
     for (*lines, (_, text)), people in alike.items():
         each = f" ({len(people)} mails, one to each)" if len(people) > 1 else ""
-        console.print(lines_of(["", f"To: {listed(people)}{each}", *(f"{name}: {words}" for name, words in lines)]))
-        console.print(lines_of(["", *text.splitlines()]))
+        console.print(join_lines(["", f"To: {listed(people)}{each}", *(f"{name}: {words}" for name, words in lines)]))
+        console.print(join_lines(["", *text.splitlines()]))
 
 
 def preview_document(letters: Sequence[Letter], renderer: Renderer) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gpuadmin.common.cluster import Device, Granted, Holder, Node, find_earliest_answer, totals
 from gpuadmin.common.text import counted, size_words
-from gpuadmin.display import lines_of, make_table, show_table, styled
+from gpuadmin.display import join_lines, make_table, show_table, styled
 from gpuadmin.terminal import SafeConsole
 
 _WIDE = 100  # columns: with fewer, bars and makers' names have no room
@@ -66,7 +66,7 @@ def _parts(
     parts.append(table if table.row_count else Text("Nobody by that name holds a GPU." if user else "No node."))
     notes = [f"{node.name}: {node.problem}" for node in nodes if node.problem and (node.devices or node.state != "up")]
     if notes and user is None:
-        parts.append(lines_of(notes))
+        parts.append(join_lines(notes))
     return parts
 
 
@@ -111,8 +111,8 @@ def _cells(device: Device, now: float, *, narrow: bool) -> Iterator[RenderableTy
         yield ""
     else:
         granted = [words for one in device.waiting for words in grant_words(one, now)]
-        yield lines_of([*(holder_words(one) for one in device.holders), *granted])
-        yield lines_of("" if one.since is None else age(now - one.since) for one in device.holders)
+        yield join_lines([*(holder_words(one) for one in device.holders), *granted])
+        yield join_lines("" if one.since is None else age(now - one.since) for one in device.holders)
 
 
 def holder_words(holder: Holder) -> str:

@@ -30,7 +30,7 @@ def languages(site: Site, language: str | None) -> tuple[str, ...]:
 
 def guide_pages(site: Site) -> list[Attachment]:
     """The user's guide as pages that a mail carries, in the mails' languages. Raises ConfigError."""
-    gpus, wanted = gpus_of(site), languages(site, None)
+    gpus, wanted = find_gpus(site), languages(site, None)
     return [Attachment(f"{NAME}.{one}.html", page(write_guide(site, one, gpus), one)) for one in wanted]
 
 
@@ -50,7 +50,7 @@ def write_guide(site: Site, language: str, gpus: Sequence[Gpus]) -> str:
     )
 
 
-def gpus_of(site: Site, *, say: bool = False) -> tuple[Gpus, ...]:
+def find_gpus(site: Site, *, say: bool = False) -> tuple[Gpus, ...]:
     """The GPUs of a site's nodes as `list-gpus` last found them; no host is asked.
 
     `say`: tell the admin which nodes it never saw. Raises GpuadminError if the record of runs cannot be read.

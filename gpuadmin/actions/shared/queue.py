@@ -269,7 +269,7 @@ class Away:
             echo(f"The queue does not say which nodes take jobs ({why}): gpuadmin queue", err=True)
 
 
-def mark_of(verb: str, site: Path) -> str:
+def make_mark(verb: str, site: Path) -> str:
     """How the reason begins of a node that a verb takes away: with the verb, and with this clone of the site, whose
     lock one run at a time holds. What the verb of another clone has drained is not this one's: that may be at work."""
     # guard: what another clone of the site has drained is not this one's -> ''
@@ -285,7 +285,7 @@ def away(session: Session, names: Sequence[str]) -> Away:
         for one in inventory.hosts
         if one.name in names and takes_jobs(session.site.settings, inventory.hosts, one)
     )
-    mark = mark_of(session.verb, session.site.directory)
+    mark = make_mark(session.verb, session.site.directory)
     if not nodes:
         return Away(session)
     host = controller(session)

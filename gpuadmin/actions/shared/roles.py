@@ -9,7 +9,7 @@ import jinja2
 import yaml
 
 from gpuadmin.accounts.desired import variables
-from gpuadmin.ansible.playbooks import groups_of
+from gpuadmin.ansible.playbooks import read_groups
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
@@ -37,7 +37,7 @@ def list_host_roles(host: Host, settings: Settings, groups: Mapping[str, Sequenc
 
 def plan_roles(session: Session, title: str) -> Plan:
     """Every role on every host that calls for it. Raises ConfigError if no host calls for any."""
-    session.some(*groups_of("provision"))
+    session.some(*read_groups("provision"))
     builder = PlanBuilder(title)
     groups = {name: [host.name for host in session.site.inventory.group(name)] for name in GROUPS}
     for host in session.hosts:

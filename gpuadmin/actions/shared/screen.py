@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuadmin.actions.shared.queue import GPULESS_NODE, way_back
 from gpuadmin.common.text import counted, listed, size_words
-from gpuadmin.display import lines_of, make_console, make_table, styled
+from gpuadmin.display import join_lines, make_console, make_table, styled
 from gpuadmin.records import moment
 
 _STYLES = {"up": "green", "unreachable": "bold red", "failed": "bold red", "unknown": "bold red", "not asked": "dim"}
@@ -29,7 +29,7 @@ def show_status(name: str, result: Mapping[str, Any]) -> None:
         table.add_row(
             ", ".join(hosts),
             styled((state_words(entry), _STYLES[entry["state"]])),
-            *(lines_of(lines) for lines in cells(entry)),
+            *(join_lines(lines) for lines in cells(entry)),
         )
     console.print(table)
     for line in [

@@ -34,7 +34,7 @@ _CLONE_NEWNET = 0x40000000
 REBOOT = -signal.SIGHUP
 
 
-def name_of(lab: Lab) -> str:
+def make_name(lab: Lab) -> str:
     """What a lab's things are called on this machine: another user, or checkout, may have one of the same name."""
     return f"gpuadmin-lab-{lab.name}-{hashlib.sha256(bytes(lab.directory)).hexdigest()[:8]}"
 
@@ -44,7 +44,7 @@ def find_cgroup(lab: Lab, host: Host) -> Path:
     top = cgroup_root()
     if top is None:
         raise SystemExit("this machine has no cgroup v2, which a light host's systemd needs")
-    return top / f"{name_of(lab)}-{host.name}"
+    return top / f"{make_name(lab)}-{host.name}"
 
 
 def end(lab: Lab, host: Host) -> None:
@@ -92,7 +92,7 @@ def _launch(lab: Lab, host: Host, disk: str, data: str) -> subprocess.Popen[byte
         "unshare", *NAMESPACES, "--propagation", "private", "--fork", "--kill-child=KILL",
         "sh", str(HERE / "init.sh"), str(directory), disk, host.name,
         data if host.kind == "storage" else "", "" if host.kind == "storage" else data, root_subvolume(host.kind),
-        str(lab.gpus_of(host)), lab.data,
+        str(lab.count_gpus(host)), lab.data,
     )  # fmt: skip
     with (directory / "console.log").open("ab") as console:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT)
@@ -126,7 +126,7 @@ def _wait_for_systemd(process: subprocess.Popen[bytes], limit: float = 60.0) -> 
 
 def switch(lab: Lab) -> str:
     """The network namespace of the lab's own network, with a bridge in it; made if there is none."""
-    name = name_of(lab)
+    name = make_name(lab)
     if not Path("/run/netns", name).exists():
         run(("ip", "netns", "add", name))
         run(("ip", "-n", name, "link", "add", BRIDGE, "type", "bridge"))
@@ -136,7 +136,7 @@ def switch(lab: Lab) -> str:
 
 def remove_switch(lab: Lab) -> None:
     """Take the lab's own network away."""
-    name = name_of(lab)
+    name = make_name(lab)
     if Path("/run/netns", name).exists():
         run(("ip", "netns", "delete", name))
 

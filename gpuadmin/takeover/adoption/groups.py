@@ -37,7 +37,7 @@ class Homes:
     sources: tuple[str, ...] = ()
 
 
-def homes_of(hosts: Sequence[Host]) -> Homes:
+def find_homes(hosts: Sequence[Host]) -> Homes:
     """Where the homes of most people are on most hosts, and which of the hosts serves them."""
     roots = Counter(home_root(one["home"]) for host in hosts for one in host.people.values())
     path = next((root for root, _ in sorted(roots.items(), key=lambda one: (-one[1], one[0])) if root != "/"), "/home")

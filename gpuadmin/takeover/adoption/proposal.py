@@ -99,7 +99,7 @@ def propose(
     `earlier`: what a report has of hosts that are not among these.
     """
     silent = {**earlier.silent, **(silent or {})}
-    homes = grouping.homes_of(hosts)
+    homes = grouping.find_homes(hosts)
     if site is not None:
         homes = _homes_of_site(site, homes)
     groups = grouping.group(hosts, homes)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuadmin.actions.shared import images
-from gpuadmin.actions.shared.queue import mark_of
+from gpuadmin.actions.shared.queue import make_mark
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.load import load_site
 from gpuadmin.results import HostResult, RunResult
@@ -239,7 +239,7 @@ def test_a_push_waits_for_jobs_of_the_queue(
     assert "node1 is left out: runs a; in use by minji (job 4, until" in out
     (run,) = cluster.changing
     assert run.limit == "node2"
-    assert run.variables["gpuadmin_away"]["mark"] == mark_of("push-image", tmp_path / "site")
+    assert run.variables["gpuadmin_away"]["mark"] == make_mark("push-image", tmp_path / "site")
     cluster.asked.clear()
     queue["storage1"] = HostResult("failed", message="slurmctld does not answer")
     assert cli("push-image", "b", "--yes")[0] == 5
@@ -269,7 +269,7 @@ def test_what_an_interrupted_push_has_drained_takes_jobs_again(
     cli: Cli, cluster: Cluster, queue: dict[str, HostResult], tmp_path: Path
 ) -> None:
     """It came to its end on the node, and nobody was there to tell the queue."""
-    mark = mark_of("push-image", tmp_path / "site")
+    mark = make_mark("push-image", tmp_path / "site")
     drained = [{"name": one, "state": "drained", "reason": why} for one, why in
                (("node1", f"{mark} by root@ctl"), ("node2", "fan is loud"))]  # fmt: skip
     queue["storage1"] = HostResult("ok", reports={"queue": {"jobs": [], "nodes": drained}})

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gpuadmin.actions.shared import power as action
-from gpuadmin.actions.shared.queue import mark_of
+from gpuadmin.actions.shared.queue import make_mark
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.common.waiting import FULL
 from gpuadmin.errors import ConfigError
@@ -149,7 +149,7 @@ def test_a_node_with_a_job_waits_for_it(
     assert "takes no further job of the queue until it is as it should be; there now: minji (job 4" in out
     assert "node2 takes no jobs of the queue, and takes none afterwards: fan is loud" in out
     away = cluster.asked[0].variables["gpuadmin_away"]
-    assert (away["mark"], away["force"], away["waits"]) == (mark_of("reboot", tmp_path / "site"), False, 2880)
+    assert (away["mark"], away["force"], away["waits"]) == (make_mark("reboot", tmp_path / "site"), False, 2880)
     assert away["reason"].startswith("by ")
 
 
@@ -170,7 +170,7 @@ def test_what_another_clone_of_the_site_has_drained_is_not_this_one_s(
 ) -> None:
     """Its admin may be in the middle of a reboot there."""
     for site, line in (("site", "until it is as it should be"), ("clone", "and takes none afterwards")):
-        reason = f"{mark_of('reboot', tmp_path / site)} by root@ctl"
+        reason = f"{make_mark('reboot', tmp_path / site)} by root@ctl"
         drained = {"name": "node2", "state": "drained", "reason": reason}
         queue["storage1"] = HostResult("ok", reports={"queue": {"jobs": [], "nodes": [drained]}})
         code, out, err = cli("reboot", "node2", "--yes")
@@ -189,7 +189,7 @@ def test_a_full_node_is_taken_away_like_any_other(cluster: Cluster, queue: dict[
 def test_a_node_that_a_failed_reboot_leaves_drained_is_named(
     cluster: Cluster, queue: dict[str, HostResult], cli: Cli, tmp_path: Path
 ) -> None:
-    reason = f"{mark_of('reboot', tmp_path / 'site')} by root@ctl"
+    reason = f"{make_mark('reboot', tmp_path / 'site')} by root@ctl"
     drained = {"name": "node2", "state": "drained", "reason": reason}
     queue["storage1"] = HostResult("ok", reports={"queue": {"jobs": [], "nodes": [drained]}})
     cluster.bad[("node2", "switch")] = HostResult("failed", message="is not back")

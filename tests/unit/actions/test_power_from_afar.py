@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.actions.shared.queue import mark_of
+from gpuadmin.actions.shared.queue import make_mark
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Cli
@@ -180,7 +180,7 @@ def test_who_does_not_come_takes_no_jobs(
     site, told = tmp_path / "site", list[Any]()
     (site / "gpuadmin.yml").write_text((site / "gpuadmin.yml").read_text() + "slurm: {}\n")
     (site / "inventory/queue.yml").write_text("slurm: {hosts: {storage1: {}}}\n")
-    closed = [{"name": name, "state": "drained", "reason": f"{mark_of('power', site)} by root"}
+    closed = [{"name": name, "state": "drained", "reason": f"{make_mark('power', site)} by root"}
               for name in ("node1", "node2")]  # fmt: skip
     says = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": closed}})})
     cluster.seen |= {"node1": OFF, "node2": OFF}

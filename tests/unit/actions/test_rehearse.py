@@ -140,7 +140,7 @@ def test_names_that_need_not_be_registered(words: tuple[str, ...], twin: Twin, c
 
 @pytest.mark.holds("a second rehearsal waits for no twin that a first one uses")
 def test_two_at_once(twin: Twin, cli: Cli) -> None:
-    with state.locked(rehearse.name_of("test"), "rehearsal.lock"):
+    with state.locked(rehearse.name_twin("test"), "rehearsal.lock"):
         code, _, err = cli("rehearse", "lock-user", "minji")
     assert code == 5
     assert "is being changed by process" in err

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.comparison.odd import GROUPS, ODD, UNDECIDED, Answer, compare, kind_of
+from gpuadmin.comparison.odd import GROUPS, ODD, UNDECIDED, Answer, compare, find_kind
 
 NODES = {f"gpu{number}": {"gpu"} for number in range(1, 7)}
 SITE = {**NODES, "nas": {"storage"}, "gpu1": {"gpu", "golden"}}
@@ -55,7 +55,7 @@ def test_hosts_of_another_kind_do_not_say_what_is_usual() -> None:
 
 
 def test_the_golden_node_is_a_node() -> None:
-    assert kind_of({"gpu", "golden"}) == kind_of({"gpu"})
+    assert find_kind({"gpu", "golden"}) == find_kind({"gpu"})
 
 
 @pytest.mark.holds("a section that a host could not read is unknown there, and not empty")

@@ -145,10 +145,10 @@ def test_the_root_of_an_ordinary_node_is_none_that_gpuadmin_closes() -> None:
 
 
 def test_labs_of_one_name_are_two(lab: state.Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    first = host.name_of(lab)
-    assert host.name_of(lab) == first
+    first = host.make_name(lab)
+    assert host.make_name(lab) == first
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
-    assert host.name_of(lab) != first
+    assert host.make_name(lab) != first
 
 
 @pytest.fixture

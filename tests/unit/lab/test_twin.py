@@ -71,7 +71,7 @@ def test_it_has_the_hosts_of_the_site(made: tuple[state.Lab, Path]) -> None:
     assert found["gpu1.cs.example.org"].variables["limits_memory"] == "64G"
     assert {"gpus", "bmc"}.isdisjoint(found["gpu1.cs.example.org"].variables), "a rehearsal cuts nobody off"
     assert lab.hosts[0].name == "nas1", "its data is where the others find homes"
-    assert [lab.gpus_of(host) for host in lab.hosts] == [0, 2, 2, 0]
+    assert [lab.count_gpus(host) for host in lab.hosts] == [0, 2, 2, 0]
     assert {host.name: host.writable for host in lab.hosts} == {
         "nas1": True, "gpu1.cs.example.org": False, "big-machine-number-2": False, "watch": True,
     }  # fmt: skip

@@ -15,7 +15,7 @@ from gpuadmin.common.mail.ledger import State
 from gpuadmin.config.schema import Registry
 from gpuadmin.mail.idling import plan_idle, terminal_words
 from gpuadmin.mail.ledger import Ledger
-from gpuadmin.monitoring.policy import HOUR, Rules, Step, key_of, steps
+from gpuadmin.monitoring.policy import HOUR, Rules, Step, make_key, steps
 
 BEGIN = 1_800_000_000.0
 RULES = Rules(after=2, notice=4, stop=True, exempt={"boss"}, people={"minji", "boss"})
@@ -36,7 +36,7 @@ class World:
         if step.what in ("tell", "stop"):
             self.done.append(((self.now - BEGIN) / HOUR, step.what))
         if step.what == "tell" and mailed:
-            self.notified[key_of(self.row, self.rules)] = self.now
+            self.notified[make_key(self.row, self.rules)] = self.now
         return step
 
     def until(self, hour: float, every: float = 0.5) -> World:
@@ -74,7 +74,7 @@ def test_who_was_not_told_that_it_will_be_ended_is_told_first() -> None:
 )
 def test_who_is_left_alone(row: Idle, why: str) -> None:
     world = World(row=row)
-    world.notified[key_of(replace(row, unused=row.unused or 0), RULES)] = BEGIN
+    world.notified[make_key(replace(row, unused=row.unused or 0), RULES)] = BEGIN
     assert world.until(100).done == []
     assert why in world.look().why
 
@@ -91,7 +91,7 @@ def test_a_clock_that_was_wrong_ends_nothing() -> None:
     world = World()
     world.now = BEGIN + 9 * HOUR
     for when in (BEGIN - HOUR, world.now + HOUR):  # told before it was idle; told in the future
-        world.notified[key_of(ROW, RULES)] = when
+        world.notified[make_key(ROW, RULES)] = when
         assert world.look().what == "wait"
 
 
@@ -171,7 +171,7 @@ def test_one_mail_for_all_of_an_address_and_nobody_twice(tmp_path: Path) -> None
 )
 def test_what_somebody_was_told_of_is_that_alone(change: dict[str, Any]) -> None:
     """Another GPU, another node and another time that it is not used are each another mail, and another notice."""
-    assert key_of(replace(ROW, **change), RULES) != key_of(ROW, RULES)
+    assert make_key(replace(ROW, **change), RULES) != make_key(ROW, RULES)
 
 
 @pytest.mark.holds(
@@ -182,7 +182,7 @@ def test_terminals_say_what_a_mail_said() -> None:
     registry = Registry.model_validate({"users": [{"name": "minji", "uid": 20001, "email": "minji@example.org"}]})
     session: Any = SimpleNamespace(site=SimpleNamespace(registry=SimpleNamespace(registry=registry)))
     found = steps([ROW], RULES, NOBODY.get, BEGIN + 3 * HOUR)
-    letter: Any = SimpleNamespace(keys=(key_of(ROW, RULES),))
+    letter: Any = SimpleNamespace(keys=(make_key(ROW, RULES),))
 
     def tells(*deliveries: Any) -> Any:
         jobs = _jobs({}, _messages(session, found, RULES, deliveries))

@@ -178,6 +178,8 @@ def test_what_a_site_says_not_to_mind(node: Node) -> None:
         ({"10-a": "echo x >&2; exit 2", "20-b": "exit 7"}, f"{SICK} 10-a: x; 20-b: status 7"),
         # nothing that it prints is a line or an order for a terminal, or too long for Slurm
         ({"10-a": "printf '\\033[31m%0300d\\n' 0; exit 1"}, f"{SICK} 10-a:  [31m" + "0" * 173),
+        # nor does one that says much hide another, which others read in the reason
+        ({"10-a": "printf '%0300d\\n' 0; exit 1", "20-b": "echo x; exit 1"}, f"{SICK} 10-a: {'0' * 170}; 20-b: x"),
         # it, or the node, is slow: nobody has to say that it was mended
         ({"10-a": "sleep 30"}, f"{FOR_NOW} 10-a: no answer in "),
         ({"10-a": "no-such-program"}, f"{FOR_NOW} 10-a: "),

@@ -97,10 +97,10 @@ NOBODY = 2**31 - 7  # a uid that no host gives
 
 def test_whom_this_host_knows_and_whom_it_does_not() -> None:
     assert lookup.system_lookup("root") == (0, 0)
-    assert lookup.name_of(0) == "root"
+    assert lookup.find_name(0) == "root"
     assert lookup.owner(0) == "root (uid 0)"
     assert lookup.system_lookup("gpuadmin-nobody-has-this") is None
-    assert lookup.name_of(NOBODY) is None
+    assert lookup.find_name(NOBODY) is None
     assert lookup.owner(NOBODY) == f"uid {NOBODY}"
 
 

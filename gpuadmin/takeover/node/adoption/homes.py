@@ -19,7 +19,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.each import Failed
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import KEY
 from ansible_collections.gpuadmin.node.plugins.module_utils.in_turn import in_turn
-from ansible_collections.gpuadmin.node.plugins.module_utils.lookup import name_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.lookup import find_name
 from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import (
     NETWORK,
     Mount,
@@ -126,7 +126,7 @@ def _list_entries(
     seen = in_turn(partial(_look_at_entry, place), _plain_first(paths, mounts), seconds=SECONDS, total=TOTAL)
     found = [_build_entry(where, entry) for where, entry in seen]
     for one in found:
-        owner = None if one.uid is None else name_of(one.uid)
+        owner = None if one.uid is None else find_name(one.uid)
         one.owner = None if owner is None else bounds.name(owner)
     return sorted(found, key=lambda one: one.name), len(names) - len(paths), None
 

@@ -158,7 +158,7 @@ def edited(texts: Mapping[str, str | None], people: Sequence[Renumbering]) -> di
             data.group.set(one.name, [*group[:2], str(one.new), group[3]])
         if before not in (one.group, one.new) and before is not None:
             for shared in data.groups_by_gid.get(before, [])[:1]:  # what they may read as its member they still may
-                if shared != one.name and one.name not in data.groups_of(one.name):
+                if shared != one.name and one.name not in data.find_groups(one.name):
                     data.join(one.name, shared)
         data.passwd.set(one.name, [*found[:2], str(one.new), str(one.new), *found[4:]])
     result = data.texts()

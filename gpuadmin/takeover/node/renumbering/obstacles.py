@@ -52,7 +52,7 @@ def name_problem(name: str, was: str, uid: int, data: Databases, texts: Mapping[
     tables = {"shadow": data.shadow, "group": data.group, "gshadow": data.gshadow}
     files = [file for file, table in tables.items() if table is not None and table.get(name) is not None]
     files += [file for file in FILES if name in owners[file]]
-    if data.groups_of(name) and "group" not in files:  # guard: nobody gets what somebody of that name had
+    if data.find_groups(name) and "group" not in files:  # guard: nobody gets what somebody of that name had
         files.append("group")
     if files:
         return f"{quoted(name)} is in /etc/{files[0]} already, without an account: take that out first"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.takeover.adoption.groups import conflicts, group, homes_of
+from gpuadmin.takeover.adoption.groups import conflicts, find_homes, group
 from gpuadmin.takeover.adoption.seen import Host
 from tests.support.adoptable import homes, host, storage
 
@@ -13,7 +13,7 @@ NFS = [homes(source="nas1:/srv/homes", fstype="nfs4", mounted=True)]
 
 
 def guessed(*hosts: Host) -> dict[str, tuple[str, ...]]:
-    return {name: one.groups for name, one in group(hosts, homes_of(hosts)).items()}
+    return {name: one.groups for name, one in group(hosts, find_homes(hosts)).items()}
 
 
 TABLE: list[tuple[list[Host], dict[str, tuple[str, ...]]]] = [
@@ -50,7 +50,7 @@ TABLE: list[tuple[list[Host], dict[str, tuple[str, ...]]]] = [
 @pytest.mark.parametrize(("hosts", "groups"), TABLE)
 def test_groups(hosts: list[Host], groups: dict[str, tuple[str, ...]]) -> None:
     assert guessed(*hosts) == groups
-    assert all(one.why for one in group(hosts, homes_of(hosts)).values()), "each guess says why"
+    assert all(one.why for one in group(hosts, find_homes(hosts)).values()), "each guess says why"
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_groups(hosts: list[Host], groups: dict[str, tuple[str, ...]]) -> None:
     ],
 )
 def test_where_homes_are(hosts: list[Host], found: tuple[Any, ...]) -> None:
-    homes = homes_of(hosts)
+    homes = find_homes(hosts)
     assert (homes.path, homes.export, homes.server) == found
 
 
 def kinds(*hosts: Host) -> list[str]:
-    return [one.kind for one in conflicts(hosts, group(hosts, homes_of(hosts)))]
+    return [one.kind for one in conflicts(hosts, group(hosts, find_homes(hosts)))]
 
 
 def test_what_a_guess_leaves_open() -> None:

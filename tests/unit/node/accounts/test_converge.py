@@ -275,7 +275,7 @@ people = st.fixed_dictionaries(
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(people, max_size=5, unique_by=(lambda one: str(one["name"]), lambda one: str(one["uid"]))),
-    st.lists(people, max_size=3),
+    st.lists(people, max_size=3, unique_by=lambda one: str(one["name"])),  # as users.yml, which has each name once
 )
 def test_system_accounts_are_byte_identical_whatever_is_asked(
     host: Host, users: list[dict[str, object]], absent: list[dict[str, object]]

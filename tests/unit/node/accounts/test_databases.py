@@ -43,8 +43,8 @@ def test_who_leaves_a_group_administers_it_no_more() -> None:
     data = Databases(TEXTS)
     data.leave("minji", "video")
     data.join("sora", "video")
-    assert data.groups_of("minji") == []
-    assert data.groups_of("sora") == ["video"]
+    assert data.find_groups("minji") == []
+    assert data.find_groups("sora") == ["video"]
     texts = data.texts()
     assert "video:x:44:jiho,sora\n" in texts["group"]
     assert texts["gshadow"] == "root:*::\nvideo:*::jiho,sora\n"
@@ -53,7 +53,7 @@ def test_who_leaves_a_group_administers_it_no_more() -> None:
 def test_a_group_that_goes_is_nobody_s_and_its_number_is_free() -> None:
     data = Databases(TEXTS)
     data.remove_group("video")
-    assert (data.has_group("video"), data.groups_of("jiho"), 44 in data.real_ids()) == (False, [], False)
+    assert (data.has_group("video"), data.find_groups("jiho"), 44 in data.real_ids()) == (False, [], False)
     data.add_group("video", 45)
     assert (data.gid("video"), 45 in data.real_ids()) == (45, True)
     assert data.texts()["gshadow"] == "root:*::\nvideo:!::\n"

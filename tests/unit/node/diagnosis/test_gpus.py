@@ -49,7 +49,7 @@ def test_whose_processes_hold_a_gpu(broken: Broken, monkeypatch: pytest.MonkeyPa
     broken.edit("nvml", "[process]\npid = 4242\n", "[process]\npid = 4243\nmemory = 1\n[process]\npid = 4242\n")
     broken.process(4242, 20000)
     broken.process(4243, 20001)
-    monkeypatch.setattr(gpus, "name_of", {20000: "minji", 20001: "jiho"}.get)
+    monkeypatch.setattr(gpus, "find_name", {20000: "minji", 20001: "jiho"}.get)
     found = look(subject(broken))
     assert {who for gpu in found["gpus"] for who in gpu["holders"]} == {"minji", "jiho"}
     # who asks for themselves hears no name but their own

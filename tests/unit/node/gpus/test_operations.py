@@ -134,7 +134,7 @@ def test_a_look_says_who_has_the_gpu_open_now(host: GatedHost, tmp_path: Path, m
         (process / "fd/3").symlink_to(tmp_path / gpu)
         (process / "cgroup").write_text(f"0::/user.slice/user-{uid}.slice/session-1.scope\n")
         os.chown(process, uid, uid)
-    monkeypatch.setattr(occupants, "name_of", {20000: "minji", 48211: "jiho"}.get)
+    monkeypatch.setattr(occupants, "find_name", {20000: "minji", 48211: "jiho"}.get)
     looked = operations.change_grants(operations.GrantsOrder(wanted()), True, host.places)
     assert looked.result()["report"]["grants"]["held"] == {"0": ["jiho"]}
 

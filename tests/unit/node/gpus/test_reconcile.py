@@ -153,7 +153,7 @@ def test_whoever_waits_for_a_grant_does_not_wait_for_slurm(host: GatedHost, monk
 def test_a_job_opens_its_own_gpus_and_no_others(
     host: GatedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(trials, "name_of", lambda uid: "minji")
+    monkeypatch.setattr(trials, "find_name", lambda uid: "minji")
     grants.write(JOB, host.places.state)
     slurm_says(host, monkeypatch, "JOBID\n12\n", JOB.until)
     step = "/system.slice/node1_slurmstepd.scope/job_12/step_0"
@@ -533,7 +533,7 @@ def test_where_people_run_outside_of_every_gate_it_is_told(
     host: GatedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Something that nobody thought of starts programs for people."""
-    monkeypatch.setattr(trials, "name_of", lambda uid: "minji")
+    monkeypatch.setattr(trials, "find_name", lambda uid: "minji")
     unit = tmp_path / "cgroups/system.slice/hub-minji.service"
     unit.mkdir(parents=True)
     runs(tmp_path, 7, 20000, "/system.slice/hub-minji.service")
@@ -556,7 +556,7 @@ def test_where_it_cannot_be_tried_outside_of_every_gate_it_is_told(
             raise OSError(errno.EBUSY, "Device or resource busy")
         return host.opens(cgroup, paths)
 
-    monkeypatch.setattr(trials, "name_of", lambda uid: "minji")
+    monkeypatch.setattr(trials, "find_name", lambda uid: "minji")
     monkeypatch.setattr(trials, "opens", opens)
     (tmp_path / "cgroups/system.slice/hub.service").mkdir(parents=True)
     runs(tmp_path, 7, 20000, "/system.slice/hub.service")
@@ -569,7 +569,7 @@ def test_where_it_cannot_be_tried_outside_of_every_gate_it_is_told(
 def test_whoever_calls_their_cgroup_something_odd_is_not_called_closed(
     host: GatedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trials, "name_of", lambda uid: "minji")
+    monkeypatch.setattr(trials, "find_name", lambda uid: "minji")
     runs(tmp_path, 7, 20000, "/system.slice/hub.service/ñ")
     runs(tmp_path, 8, 20000, "/system.slice/ended.service")
     (problem,) = host.go().problems
@@ -584,7 +584,7 @@ def test_whoever_looks_after_the_node_is_not_kept_out(
     Path(host.places.settings).write_text(json.dumps({**settings, "exempt": ["gpuadmin", "not-here"]}))
     host.people["gpuadmin"] = 1000
     host.units_there += "user-1000.slice loaded active active\n"
-    monkeypatch.setattr(trials, "name_of", lambda uid: "gpuadmin")
+    monkeypatch.setattr(trials, "find_name", lambda uid: "gpuadmin")
     (tmp_path / "cgroups/system.slice/own.service").mkdir(parents=True)
     runs(tmp_path, 7, 1000, "/system.slice/own.service")
     assert host.go().problems == []

@@ -92,7 +92,7 @@ NAMES = {20000: "minji", 20001: "jiho", 1000: "admin", 61500: "a-service", 999: 
     "what somebody calls a cgroup of theirs stops nothing",
 )
 def test_only_people_outside_of_all_slices_and_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "name_of", NAMES.get)
+    monkeypatch.setattr(trials, "find_name", NAMES.get)
     cgroups = {
         11: (20000, "/user.slice/user-20000.slice/session-1.scope"),
         12: (20001, "/user.slice/user-20000.slice/session-1.scope"),  # by su: closed as minji is

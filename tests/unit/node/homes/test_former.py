@@ -45,7 +45,7 @@ def test_who_has_files_there(tmp_path: Path) -> None:
 
 def test_whoever_has_them_in_a_container_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has a subordinate uid there: its cgroup tells whose it is. One that has ended meanwhile is nobody's."""
-    monkeypatch.setattr(former, "name_of", {20000: "minji"}.get)
+    monkeypatch.setattr(former, "find_name", {20000: "minji"}.get)
     for pid, cgroup in (("7", "0::/user.slice/user-20000.slice/user@20000.service/c\n"), ("8", "")):
         process = tmp_path / "proc" / pid
         (process / "fd").mkdir(parents=True)
@@ -56,7 +56,7 @@ def test_whoever_has_them_in_a_container_is_named(tmp_path: Path, monkeypatch: p
         if cgroup:
             (process / "cgroup").write_text(cgroup)
     assert former.find_holders(["/home"], str(tmp_path / "proc")) == {"minji": ["python3 (7)"]}
-    monkeypatch.setattr(former, "name_of", {}.get)
+    monkeypatch.setattr(former, "find_name", {}.get)
     assert [*former.find_holders(["/home"], str(tmp_path / "proc"))] == ["uid 20000"]
 
 

@@ -54,7 +54,7 @@ def test_whose_jobs_run_and_who_has_gpus_of_an_admin(tmp_path: Path, monkeypatch
         (step / name / "cgroup.procs").write_text(pids)
     owners = {1: 0, 2: 20002, 3: None}
     monkeypatch.setattr(cgroups, "find_owner", owners.get)
-    monkeypatch.setattr(grants, "name_of", lambda uid: {20002: "haeun"}[uid])
+    monkeypatch.setattr(grants, "find_name", lambda uid: {20002: "haeun"}[uid])
     monkeypatch.setattr(grants.running, "__defaults__", ([str(tmp_path / "none"), str(tmp_path)],))
     now = int(time.time())
     for id, user, source, until in (

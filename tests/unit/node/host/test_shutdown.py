@@ -205,7 +205,7 @@ def test_the_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(occupants, "container_users", lambda *_: ["jiho"])
     grant = grants.Grant("a", "minji", 20000, ("GPU-1",), 0, 2**40, "root@nas", "a deadline", "admin")
     monkeypatch.setattr(grants, "read", lambda: ([grant], []))
-    monkeypatch.setattr(shutdown, "name_of", lambda uid: "minji")
+    monkeypatch.setattr(shutdown, "find_name", lambda uid: "minji")
     assert ask("shutdown_facts", arguments)["report"]["power"]["claims"] == ["jiho (a container)", "minji (a grant)"]
     monkeypatch.setattr(grants, "read", lambda: ([], ["x opens nothing"]))
     report = ask("shutdown_facts", arguments)["report"]["power"]

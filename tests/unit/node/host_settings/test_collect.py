@@ -27,7 +27,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.host_settings.place 
     Place,
     Settings,
     bounded,
-    lines_of,
+    parse_lines,
     without_secrets,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.host_settings.place import files as files_in
@@ -464,7 +464,7 @@ def test_what_is_reported_has_bounds() -> None:
 
 
 def test_lines_that_say_something() -> None:
-    assert lines_of("# no\n\n a \t b\n;no\n", "#;") == ["a b"]
+    assert parse_lines("# no\n\n a \t b\n;no\n", "#;") == ["a b"]
 
 
 def test_what_is_no_file_is_not_read(host: Host, tmp_path: Path) -> None:

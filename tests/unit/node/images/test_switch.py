@@ -345,7 +345,7 @@ def test_a_further_root_of_an_image_is_known_by_its_image(node: Node, monkeypatc
     after = node.boot()
     confirm(after)
     assert after.grub["current"] == "one+2"
-    assert records.image_of(after.places, "one+2") == "one"
+    assert records.find_image(after.places, "one+2") == "one"
     assert names(after.places.in_top("images")) == ["one"]
     assert after.push("one").done == []
 

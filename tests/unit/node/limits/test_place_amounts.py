@@ -56,7 +56,7 @@ class Docker:
         return self.data / name
 
     def group(self, name: str = "minji") -> qgroups.Group | None:
-        return amounts.group_of(str(self.data / name))
+        return amounts.find_group(str(self.data / name))
 
     def own_group(self, name: str) -> str:
         """The name of the group of somebody's place."""

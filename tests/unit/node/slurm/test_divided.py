@@ -91,7 +91,7 @@ def test_a_number_is_what_the_fetched_file_says(tmp_path: Path) -> None:
     path.write_text("\n".join(["NodeName=gpu2 Name=gpu File=/dev/nvidia[0-7]", *LINES, ""]))
     fetched = divided.listed("gpu1", str(tmp_path))
     assert fetched == [["/dev/nvidia0"], *CAPS]
-    found = [divided.name_of(number, THERE, fetched) for number in range(4)]
+    found = [divided.find_device(number, THERE, fetched) for number in range(4)]
     assert found == ["GPU-a", "MIG-x", "MIG-y", None]
     eight = divided.listed("gpu2", str(tmp_path))
     assert eight is not None
@@ -99,18 +99,18 @@ def test_a_number_is_what_the_fetched_file_says(tmp_path: Path) -> None:
     assert divided.listed("gpu3", str(tmp_path)) is None
     # divided otherwise since: no job is given what Slurm does not know
     swapped = {**THERE, "MIG-x": [CAPS[0][0], "/dev/nvidia-caps/nvidia-cap9", "/dev/nvidia-caps/nvidia-cap10"]}
-    assert divided.name_of(1, swapped, fetched) is None
+    assert divided.find_device(1, swapped, fetched) is None
 
 
 def test_a_gpu_with_one_mig_device_is_not_taken_for_it() -> None:
     """The same files open both."""
     one = {"GPU-b": CAPS[0], "MIG-x": CAPS[0]}
-    assert divided.name_of(0, one, [CAPS[0]]) == "MIG-x"
-    assert divided.name_of(0, one, [CAPS[0][:1]]) == "GPU-b"
+    assert divided.find_device(0, one, [CAPS[0]]) == "MIG-x"
+    assert divided.find_device(0, one, [CAPS[0][:1]]) == "GPU-b"
 
 
 @pytest.mark.holds("where GPUs are divided a number that nobody explains is not a GPU")
 def test_where_nothing_was_fetched_a_number_is_that_of_its_file() -> None:
     whole = {"GPU-a": ["/dev/nvidia0"], "GPU-b": ["/dev/nvidia1"]}
-    assert [divided.name_of(number, whole, None) for number in range(3)] == ["GPU-a", "GPU-b", None]
-    assert divided.name_of(0, THERE, None) is None
+    assert [divided.find_device(number, whole, None) for number in range(3)] == ["GPU-a", "GPU-b", None]
+    assert divided.find_device(0, THERE, None) is None

@@ -46,7 +46,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
     found.places = replace(found.places, proc="/proc")
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/shadow").write_text("".join(f"{name}:*:1:0:99999:7:::\n" for name in ("minji", "jiho")))
-    monkeypatch.setattr(web_links, "name_of", {MINJI: "minji", JIHO: "jiho"}.get)
+    monkeypatch.setattr(web_links, "find_name", {MINJI: "minji", JIHO: "jiho"}.get)
     monkeypatch.setattr(self_service, "holders", lambda *_: {})
     return found
 

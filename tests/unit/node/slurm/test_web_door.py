@@ -47,7 +47,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     }
     monkeypatch.setattr(web_door.pwd, "getpwnam", accounts.__getitem__)
     by_uid = {uid: name for name, uid in people.items()}
-    monkeypatch.setattr("ansible_collections.gpuadmin.node.plugins.module_utils.web_links.name_of", by_uid.get)
+    monkeypatch.setattr("ansible_collections.gpuadmin.node.plugins.module_utils.web_links.find_name", by_uid.get)
     return Host(root=str(tmp_path), state="state")
 
 

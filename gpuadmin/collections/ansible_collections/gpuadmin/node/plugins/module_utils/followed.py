@@ -17,7 +17,7 @@ from .paths import RUN
 DIRECTORY = "unfollowed"
 
 
-def name_of(paths: Iterable[str]) -> str:
+def make_name(paths: Iterable[str]) -> str:
     """A name for what has to follow changes of these paths, whatever is in them."""
     return hashlib.sha256("\0".join(sorted(paths)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .lookup import name_of
+from .lookup import find_name
 from .open_files import places
 
 #: What proc(5) calls a process that somebody has stopped, or that a debugger holds.
@@ -62,7 +62,7 @@ def describe(pid: int, proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> 
         frozen = _frozen(proc, pid, cgroups)
     except (OSError, ValueError, IndexError):
         return None
-    user = name_of(uid) or f"uid {uid}"
+    user = find_name(uid) or f"uid {uid}"
     boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     since = boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22 of proc(5)
     return Process(

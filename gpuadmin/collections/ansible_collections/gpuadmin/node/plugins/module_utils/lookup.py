@@ -27,7 +27,7 @@ def group_id(name: str) -> int | None:
         return None
 
 
-def name_of(uid: int) -> str | None:
+def find_name(uid: int) -> str | None:
     """Given a uid, return its account's name, or None for one that this host does not know."""
     try:
         return pwd.getpwuid(uid).pw_name
@@ -37,7 +37,7 @@ def name_of(uid: int) -> str | None:
 
 def owner(uid: int) -> str:
     """Given a uid, return words for a report: the name beside the number, because names are what admins know."""
-    name = name_of(uid)
+    name = find_name(uid)
     return f"uid {uid}" if name is None else f"{name} (uid {uid})"
 
 

@@ -20,7 +20,7 @@ from .accounts.desired import DesiredState, load, subordinate
 from .accounts.docker_self import member_name
 from .errors import NodeError
 from .files import read_bytes
-from .lookup import name_of
+from .lookup import find_name
 from .paths import STATE
 from .textdb import number
 
@@ -54,7 +54,7 @@ def who(uid: int, host: Host, today: int, *, nodes: bool = True) -> str:
         if (
             fields is None
             # guard: a link is in the name that this host gives to who asks
-            or name_of(uid) != name
+            or find_name(uid) != name
         ):
             raise Refused("not-here")
         ends = (desired.records[name].user.expires, number(fields[7]))

@@ -123,13 +123,13 @@ def _memberships(
 ) -> tuple[str, ...]:  # fmt: skip
     """Stage the memberships; return the supplementary groups to record. ``teams``: groups that users.yml says."""
     for team in teams:
-        if team in data.groups_of(user.name) and team != user.group:  # guard: who leaves a group of people loses it
+        if team in data.find_groups(user.name) and team != user.group:  # guard: who leaves a group of people loses it
             data.leave(user.name, team)
             ops.append(f"leave {team}")
-        elif team == user.group and team not in data.groups_of(user.name):
+        elif team == user.group and team not in data.find_groups(user.name):
             data.join(user.name, team)
             ops.append(f"join {team}")
-    here = set(data.groups_of(user.name)) - {user.name, settings.group, *teams}
+    here = set(data.find_groups(user.name)) - {user.name, settings.group, *teams}
     known = set(record.groups) - {*teams} if record is not None else set()
     if existed and trusted:  # what is here counts, besides groups that this root does not have
         known = {group for group in known if not data.has_group(group)}
@@ -138,7 +138,7 @@ def _memberships(
         if data.has_group(group):
             data.join(user.name, group)
             ops.append(f"join {group}")
-    if site_group and settings.group not in data.groups_of(user.name):
+    if site_group and settings.group not in data.find_groups(user.name):
         data.join(user.name, settings.group)
         ops.append(f"join {settings.group}")
     return tuple(sorted(wanted))

@@ -16,7 +16,7 @@ from ..btrfs import open_directory
 from ..errors import NodeError
 from ..fields import KEY, quoted, valid_name
 from ..files import read_bytes, write_atomic
-from ..lookup import group_names, name_of, owner, system_lookup
+from ..lookup import find_name, group_names, owner, system_lookup
 from ..root.guard import open_root
 from ..run import Runner, look, run
 from ..sshd_settings import ask_sshd, expand_pattern, key_patterns
@@ -198,7 +198,7 @@ def observe(wanted: Wanted) -> Observed:
     )
     if fields is None:
         elsewhere = system_lookup(wanted.name) is not None
-        return Observed(elsewhere=elsewhere, holder=name_of(wanted.uid), above=above, there=there)
+        return Observed(elsewhere=elsewhere, holder=find_name(wanted.uid), above=above, there=there)
     keys = read_authorized_keys(home) if local else None
     uid, gid = number(fields[2]), number(fields[3])
     return Observed(uid, home, keys=keys, gid=gid, comment=fields[4], above=above, there=there)

@@ -67,7 +67,7 @@ def _remove(name: str, uid: int, data: Databases, users: Mapping[str, User], obs
     wanted_again = name in users
     if found is not None:
         data.remove_passwd(name)
-        for group in data.groups_of(name):
+        for group in data.find_groups(name):
             data.leave(name, group)
         entry.operations.append(f"remove account uid {uid}")
     elif data.shadow.remove(name):

@@ -70,7 +70,7 @@ class Databases:
     def has_group(self, group: str) -> bool:
         return self.group.get(group) is not None
 
-    def groups_of(self, name: str) -> list[str]:
+    def find_groups(self, name: str) -> list[str]:
         return list(self._groups_of.get(name, ()))
 
     def members(self, group: str) -> set[str]:

@@ -11,7 +11,7 @@ from ..gpus import cdi, driver
 from ..gpus.kernels import boot_problems
 from ..gpus.look import Expected, Places, look
 from ..gpus.look import judge as judge_gpus
-from ..lookup import name_of
+from ..lookup import find_name
 from .granted import granted
 from .subject import Subject
 
@@ -73,7 +73,7 @@ def _held(gpu: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
     for process in gpu["processes"][:MOST_PROCESSES]:
         uid = find_owner(int(process["pid"]), subject.path("proc"))
         if uid is not None and uid >= PEOPLE:
-            name = name_of(uid) or f"uid {uid}"
+            name = find_name(uid) or f"uid {uid}"
             holders.add(
                 name
                 if not subject.own or name == subject.name

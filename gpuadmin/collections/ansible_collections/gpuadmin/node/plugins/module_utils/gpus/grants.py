@@ -26,7 +26,7 @@ from ..errors import NodeError, in_words
 from ..fields import FIRST_HUMAN_UID
 from ..files import make_directory, read_bytes, sync_directory, unlink_if_present, write_atomic
 from ..logins import announcements
-from ..lookup import name_of
+from ..lookup import find_name
 from ..paths import RUN, STATE
 from ..run import Finished, Runner
 from . import gate
@@ -251,7 +251,7 @@ def running(bases: Sequence[str] = cgroups.BASES) -> set[str]:
         for path in glob.glob(f"{base}/system.slice/*slurmstepd.scope/job_*/**/cgroup.procs", recursive=True):
             with suppress(OSError), open(path, encoding="ascii") as stream:  # it may have ended
                 found |= {cgroups.find_owner(int(one)) for one in stream}
-    return {name_of(uid) or f"uid {uid}" for uid in found if uid}
+    return {find_name(uid) or f"uid {uid}" for uid in found if uid}
 
 
 def granted(cgroup: str, uid: int, found: Iterable[Grant], now: float) -> set[str]:

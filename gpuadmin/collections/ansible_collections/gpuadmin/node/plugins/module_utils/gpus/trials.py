@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from ..cgroups import cgroup_path, find_cgroup, populated, slice_owner
 from ..errors import NodeError, in_words
 from ..fields import FIRST_HUMAN_UID
-from ..lookup import name_of, owner
+from ..lookup import find_name, owner
 from ..unit_status import SETTLE, Outcome
 from .gate import Places, apply
 
@@ -36,7 +36,7 @@ def of_people(closed: Iterable[str], exempt: Collection[int], proc: str = "/proc
             if uid is None or uid < FIRST_HUMAN_UID or uid in exempt or uid in OF_SERVICES:
                 continue
             if uid not in people:
-                people[uid] = name_of(uid) is not None
+                people[uid] = find_name(uid) is not None
             with open(
                 f"{proc}/{name}/cgroup",
                 encoding="ascii",

@@ -18,7 +18,7 @@ from gpuadmin.common.records.hosts import FormerHomes
 from ..cgroups import find_owner
 from ..errors import NodeError
 from ..files import read_bytes
-from ..lookup import name_of
+from ..lookup import find_name
 from ..mounts import parse_mountinfo, read_mountinfo
 from ..open_files import read_target, read_targets
 
@@ -69,7 +69,7 @@ def find_holders(points: Sequence[str], proc: str = "/proc") -> dict[str, list[s
                     (read_bytes(f"{path}/comm") or b"?").decode("utf-8", "replace"),
                 )
                 if (uid := find_owner(pid, proc)) is not None:
-                    found.setdefault(name_of(uid) or f"uid {uid}", []).append(f"{words.strip()} ({pid})")
+                    found.setdefault(find_name(uid) or f"uid {uid}", []).append(f"{words.strip()} ({pid})")
         except OSError:
             continue  # it has ended meanwhile
     return {name: sorted(ones)[:_MOST] for name, ones in sorted(found.items())}

@@ -15,7 +15,7 @@ from gpuadmin.common.records.hosts import Power
 from ..errors import NodeError, in_words
 from ..gpus import grants
 from ..logins import occupants
-from ..lookup import name_of
+from ..lookup import find_name
 from ..mounts import below, parse_mountinfo, read_mountinfo
 from ..run import Runner, failure, look, run_command
 
@@ -57,7 +57,7 @@ def collect(
         found, problems = grants.read()
         if problems:
             raise NodeError(problems[0])
-        granted = [name_of(uid) or f"uid {uid}" for uid in grants.by_uid(found, time.time())]
+        granted = [find_name(uid) or f"uid {uid}" for uid in grants.by_uid(found, time.time())]
         containers = occupants.container_users(uid_first, uid_last)
         return sorted({*(f"{name} (a grant)" for name in granted), *(f"{name} (a container)" for name in containers)})
 

@@ -84,7 +84,7 @@ def without_secrets(text: str) -> str:
     return _LOGIN.sub(r"\1(hidden)\2", text)
 
 
-def lines_of(text: str, comment: str = "#") -> list[str]:
+def parse_lines(text: str, comment: str = "#") -> list[str]:
     """The lines of a file that say something, each with single blanks."""
     found = (re.sub(r"\s+", " ", line).strip() for line in text.splitlines()[:MOST_LINES])
     return [line for line in found if line and line[0] not in comment]
@@ -101,7 +101,7 @@ def files(place: Place, paths: Iterable[str]) -> Iterator[tuple[str, list[str]]]
             if name.endswith(("~", ".dpkg-old", ".dpkg-dist", ".dpkg-new", ".rpmsave", ".rpmnew", ".placeholder")):
                 continue
             try:
-                yield name, lines_of(place.text(name))
+                yield name, parse_lines(place.text(name))
             except FileNotFoundError:
                 continue
             except NodeError:

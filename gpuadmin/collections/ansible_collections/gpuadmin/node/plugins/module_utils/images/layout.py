@@ -14,7 +14,7 @@ from ..files import read_bytes
 from ..mounts import parse_mountinfo, read_mountinfo
 from . import grubenv, identity, subvolumes
 from .places import Places
-from .records import image_of, records
+from .records import find_image, records
 
 DIRECTORIES = ("images", "roots", "incoming")
 #: Where a boot loader tells the system who it is (systemd's Boot Loader Interface).
@@ -134,5 +134,5 @@ def prepare(places: Places, settings: ImageSettings, *, check: bool) -> Layout:
         layout.operations.append(f"note {running} as a confirmed root")
         if not check:
             replace(known, confirmed=(running, *known.confirmed)).write(places)
-    layout.facts["image"] = image_of(places, running)
+    layout.facts["image"] = find_image(places, running)
     return layout

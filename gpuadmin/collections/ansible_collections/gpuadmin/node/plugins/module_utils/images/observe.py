@@ -16,7 +16,7 @@ from .grubenv import read
 from .manifest import Manifest, choose_stream
 from .mounting import mounted
 from .places import Places, load_settings, looking
-from .records import held_images, image_of, journal, known_manifests, records
+from .records import find_image, held_images, journal, known_manifests, records
 from .root_facts import packages, send_version
 
 
@@ -31,7 +31,7 @@ def observe(
         "running": running.name,
         "current": environment.get("current", ""),
         "trial": environment.get("trial", ""),
-        "image": image_of(places, running.name),
+        "image": find_image(places, running.name),
         "held": held,
         "roots": sorted(btrfs.listing(places.in_top("roots"))),
         "confirmed": known.confirmed,
@@ -63,7 +63,7 @@ def drift(places: Places) -> list[str]:
     root = btrfs.inspect(places.root)
     if root is not None and not root.read_only:
         found.append("its root is writable")
-    manifest = known_manifests(places).get(image_of(places, subvolumes.running_root(places).name))
+    manifest = known_manifests(places).get(find_image(places, subvolumes.running_root(places).name))
     if manifest is None:
         return found
     wanted, there = dict(manifest.raw["packages"]), packages(places.root)

@@ -50,7 +50,7 @@ def held_images(places: Places) -> dict[str, str]:
     return {name: one.received_uuid or one.uuid for name, one in found.items() if one.read_only}
 
 
-def image_of(places: Places, root: str) -> str:
+def find_image(places: Places, root: str) -> str:
     """The image that a root was made from; the root's own name where that is not recorded."""
     return records(places).images.get(root, root)
 

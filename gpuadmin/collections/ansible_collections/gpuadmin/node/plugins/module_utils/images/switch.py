@@ -23,7 +23,7 @@ from .follower import Follower
 from .manifest import Manifest, Stream
 from .places import Places, boot_id, write_json
 from .preflight import preflight, preflight_image
-from .records import image_of, journal, records
+from .records import find_image, journal, records
 from .root_facts import baseline, check_boots
 from .stream import Progress, clean, fetch, receive, stream_path
 
@@ -147,7 +147,7 @@ def _record(switch: Switch) -> None:
         {
             "stage": "pending",
             "kind": switch.kind,
-            "image": switch.manifest.name if switch.manifest else image_of(places, switch.target),
+            "image": switch.manifest.name if switch.manifest else find_image(places, switch.target),
             "root": switch.target,
             "previous": running,
             "boot_id": boot_id(places),
@@ -244,7 +244,7 @@ def runs_wanted_image(switch: Switch) -> bool:
         return False
     if switch.manifest is None:
         return running == switch.target
-    return image_of(switch.places, running) == switch.manifest.name and _is_here(switch.places, switch.manifest)
+    return find_image(switch.places, running) == switch.manifest.name and _is_here(switch.places, switch.manifest)
 
 
 def _is_here(places: Places, manifest: Manifest) -> bool:

@@ -131,7 +131,7 @@ def of_node(amounts: Amounts, place: str, name: str, state: str = STATE) -> Used
     most, directories = amounts.most(place, name), amounts.directories(place)
     if most is None or not directories:
         return None
-    groups = [group_of(os.path.join(one, name)) for one in directories]
+    groups = [find_group(os.path.join(one, name)) for one in directories]
     held = [Used(one.used, one.most, held=True) for one in groups if one is not None and one.most is not None]
     if held or place == SCRATCH:  # what was measured of scratch has /tmp in it
         return max(held, key=lambda one: one.percent, default=None)
@@ -139,7 +139,7 @@ def of_node(amounts: Amounts, place: str, name: str, state: str = STATE) -> Used
     return None if measured is None else Used(measured.bytes, most, when=measured.when, partial=measured.partial)
 
 
-def group_of(path: str) -> qgroups.Group | None:
+def find_group(path: str) -> qgroups.Group | None:
     """What the kernel counts of a person's place; None: it is not a subvolume, or has no group."""
     try:
         handle = btrfs.open_directory(path)

@@ -7,7 +7,7 @@ import os
 import re
 
 from ..cgroups import CONTAINER, cgroup_path, find_owner, slice_owner
-from ..lookup import name_of
+from ..lookup import find_name
 from ..open_files import read_targets
 from ..run import LOOKING, run
 
@@ -49,7 +49,7 @@ def container_users(uid_first: int, uid_last: int, proc: str = "/proc") -> list[
             if owner is None or not uid_first <= owner <= uid_last:
                 continue
             if CONTAINER.search(cgroup) or os.readlink(f"{path}/ns/pid") != host:
-                found.add(name_of(owner) or f"uid {owner}")
+                found.add(find_name(owner) or f"uid {owner}")
         except OSError:
             continue  # it has ended meanwhile
     return sorted(found)
@@ -71,5 +71,5 @@ def holders(devices: re.Pattern[str], uid_first: int, proc: str = "/proc") -> di
         files = {one for one in files if devices.fullmatch(one)}
         owner = find_owner(int(os.path.basename(path)), proc) if files else None
         if owner is not None:
-            found.setdefault(name_of(owner) or f"uid {owner}", set()).update(files)
+            found.setdefault(find_name(owner) or f"uid {owner}", set()).update(files)
     return found

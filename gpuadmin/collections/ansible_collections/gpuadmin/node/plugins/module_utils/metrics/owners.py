@@ -20,7 +20,7 @@ from gpuadmin.common.metrics import UNKNOWN
 from ..accounts.subids import parse as parse_ranges
 from ..cgroups import CONTAINER, cgroup_path, slice_owner
 from ..fields import FIRST_HUMAN_UID
-from ..lookup import Lookup, name_of, system_lookup
+from ..lookup import Lookup, find_name, system_lookup
 from ..textdb import decode
 
 _NOBODY = -1  # a uid that is neither an account's nor in any range
@@ -49,7 +49,7 @@ class Owners:
     def __init__(
         self,
         subuid: str = "/etc/subuid",
-        name: Callable[[int], str | None] = name_of,
+        name: Callable[[int], str | None] = find_name,
         lookup: Lookup = system_lookup,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

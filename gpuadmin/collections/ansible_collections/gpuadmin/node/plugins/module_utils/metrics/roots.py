@@ -7,7 +7,7 @@ import os
 from .. import btrfs
 from ..images import subvolumes
 from ..images.places import Places
-from ..images.records import image_of, journal
+from ..images.records import find_image, journal
 from .exposition import Samples
 
 
@@ -16,7 +16,7 @@ def put(samples: Samples, places: Places) -> None:
     if not os.path.exists(places.in_state("images.json")):
         return
     last, running = journal(places), subvolumes.running_root(places).name
-    samples.put("gpuadmin_image_info", 1, image=image_of(places, running))
+    samples.put("gpuadmin_image_info", 1, image=find_image(places, running))
     root = btrfs.inspect(places.root)
     if root is not None:
         samples.put("gpuadmin_image_root_writable", 0 if root.read_only else 1)

@@ -89,7 +89,7 @@ def ensure_files(document: FilesOrder, check: bool) -> Answer:
     steps = plan(replace(document, links=links))
     validate(steps.operations, check=check)
     paths = [one.path for one in steps.operations]
-    name = document.follows or (followed.name_of(_named(document)) if document.after else "")  # "": nothing follows
+    name = document.follows or (followed.make_name(_named(document)) if document.after else "")  # "": nothing follows
     # guard: what has to follow a change follows it after a run that was cut off, too -> []
     left = followed.left(name) if name else []
     if not check:

@@ -78,7 +78,7 @@ def _several(text: str) -> list[str]:
 def book(user: str, gpus: int, hours: int, begin: int, node: str, policy: Policy, now: float) -> str:
     """Book a node for somebody. ``gpus``: at least so many; ``node``: empty: any. Raises RefusedError, NodeError."""
     queue.alive()
-    group = group_of(user)
+    group = find_group(user)
     allowed = policy.book.get(group)
     if allowed is None:  # guard: nobody books where the site says nothing of it
         raise RefusedError("no-booking")
@@ -152,7 +152,7 @@ def cancel(user: str, number: int) -> str:
     return f"unbooked {number}"
 
 
-def group_of(user: str) -> str:
+def find_group(user: str) -> str:
     """The group of somebody whose name is valid, as slurmctld knows it. Raises RefusedError, NodeError."""
     said = queue.ask(("scontrol", "show", "assoc_mgr", f"users={user}", "flags=users"))
     found = re.search(rf"(?m)^UserName={re.escape(user)}\(\d+\) DefAccount=(\S+) ", said)

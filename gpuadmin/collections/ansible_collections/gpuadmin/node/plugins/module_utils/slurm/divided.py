@@ -77,7 +77,7 @@ def listed(node: str, root: str = "/") -> list[list[str]] | None:
     return found or None
 
 
-def name_of(number: int, there: Mapping[str, Sequence[str]], fetched: Sequence[Sequence[str]] | None) -> str | None:
+def find_device(number: int, there: Mapping[str, Sequence[str]], fetched: Sequence[Sequence[str]] | None) -> str | None:
     """What this host calls the GPU, or the MIG device, that Slurm gives this number. None: there is none such."""
     if fetched is None:
         # guard: where GPUs are divided a number that nobody explains is not a GPU

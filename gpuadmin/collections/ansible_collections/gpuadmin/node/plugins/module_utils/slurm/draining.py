@@ -103,9 +103,11 @@ def _wanted(node: str, found: health.Health) -> Wanted | None:
         (FOR_NOW, [one.words for one in found.sick if one.passes]),
     ):
         if words:
-            joined = (", " if mark == FULL else "; ").join(words)
-            text = "".join(letter if letter.isprintable() else " " for letter in joined)
-            return Wanted([node], text[: queue.LONGEST - len(mark) - 1], mark=mark)
+            between, room = ", " if mark == FULL else "; ", queue.LONGEST - len(mark) - 1
+            # the longest are cut first: each begins with its GPU or check, which others look for in a reason
+            cut = (between.join(one[:most] for one in words) for most in range(room, 0, -1))
+            text = next((one for one in cut if len(one) <= room), words[0][:room])
+            return Wanted([node], "".join(one if one.isprintable() else " " for one in text), mark=mark)
     # guard: a disk that is full again at once does not open and close a node each minute -> True
     return Wanted([node], resume=True, mark=FULL) if found.room else None
 

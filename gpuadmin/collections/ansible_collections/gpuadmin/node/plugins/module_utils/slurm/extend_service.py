@@ -17,7 +17,7 @@ from .. import peercred_service
 from ..accounts.desired import subordinate
 from ..errors import NodeError, in_words
 from ..files import read_bytes
-from ..lookup import name_of
+from ..lookup import find_name
 from ..paths import STATE
 from ..run import run
 from . import booking, exceptions, mail_choice, queue
@@ -89,7 +89,7 @@ def answered(uid: int, request: str, policy: Policy, now: float) -> tuple[int, s
     if match is None or (word != "mail" and int(match[2 if word != "cancel" else 1]) > queue.MOST_HOURS):
         return 1, "not-understood"
     try:
-        name = name_of(uid)
+        name = find_name(uid)
         if name is None:
             raise RefusedError("unknown")
         if word == "extend":

@@ -17,7 +17,7 @@ from typing import Any
 from gpuadmin.common.waiting import count_tasks
 
 from ..errors import NodeError
-from ..lookup import name_of
+from ..lookup import find_name
 from . import (
     booking,
     gpu_book,
@@ -179,7 +179,7 @@ def why(asked: Asked) -> int:
     if not mine:
         print(words["none"])
     with suppress(NodeError):  # where Slurm does not say, the rest is said
-        for line in shares.lines(jobs, name_of(os.getuid()) or "", words):
+        for line in shares.lines(jobs, find_name(os.getuid()) or "", words):
             print(line)
     for node, reason in (queue.closed() if any(one["waits"] for one in mine) else {}).items():
         print(words["closed"].format(node, reason))
@@ -222,14 +222,14 @@ def mail(asked: Asked) -> int:
     sentences = ASKED[asked.language]
     if asked.mail:
         return print_answer(ask(f"mail {asked.mail}"), sentences)
-    word, _ = mail_choice.read().get(name_of(os.getuid()) or "", ("on", 0))
+    word, _ = mail_choice.read().get(find_name(os.getuid()) or "", ("on", 0))
     print(sentences[f"mail-{word}"])
     return 0
 
 
 def _mine(asked: Asked, jobs: Sequence[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
     """The jobs of whoever asks; where some were named, these. Raises NotYoursError."""
-    user = name_of(os.getuid())
+    user = find_name(os.getuid())
     mine = [one for one in (queue.ask_jobs() if jobs is None else jobs) if one["user"] == user]
     for job in asked.jobs:
         if all(one["id"] != job for one in mine):

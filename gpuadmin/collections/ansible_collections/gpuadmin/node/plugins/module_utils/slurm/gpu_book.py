@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from ..errors import NodeError
-from ..lookup import name_of
+from ..lookup import find_name
 from . import booking, queue
 from .booking import Reservation
 from .extend_service import ask
@@ -31,7 +31,7 @@ def book(asked: Asked) -> int:
 
 
 def own(found: Sequence[Reservation]) -> list[Reservation]:
-    user = name_of(os.getuid())
+    user = find_name(os.getuid())
     return [one for one in found if user is not None and one.number(user) is not None]
 
 
@@ -45,7 +45,7 @@ def windows(language: str) -> list[str]:
 
 def lines(found: Sequence[Reservation], language: str) -> list[str]:
     """A line for each: whose it is, which node, from when until when."""
-    words, user = ASKED[language], name_of(os.getuid())
+    words, user = ASKED[language], find_name(os.getuid())
     result = []
     for one in found:
         number = None if user is None else one.number(user)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..lookup import name_of
+from ..lookup import find_name
 from . import queue
 from .gpu_words import Asked, clock, print_table
 from .texts import JOBS
@@ -69,7 +69,7 @@ def parse_jobs(rows: Iterable[Mapping[str, str]]) -> list[dict[str, Any]]:
                 "asked": queue.number(one["Submit"]), "start": queue.number(one["Start"]),
                 "end": queue.number(one["End"]), "seconds": queue.number(one["ElapsedRaw"]) or 0,
                 "limit": None if limit is None else limit * 60, "state": state, "exit": one["ExitCode"],
-                "by": (by.isdecimal() and name_of(int(by))) or by, "gpus": int(has.get("gres/gpu", 0)),
+                "by": (by.isdecimal() and find_name(int(by))) or by, "gpus": int(has.get("gres/gpu", 0)),
                 "gpu_use": gpu_use, "gpu_memory_used": gpu_memory_used, "gpu_memory": gpu_memory,
                 "cpus": has.get("cpu", 0), "cpu_seconds": None, "memory": has.get("mem", 0), "memory_used": None,
             }  # fmt: skip
@@ -115,7 +115,7 @@ def describe_end(one: dict[str, Any], language: str) -> str:
     words, state = JOBS[language], one["state"]
     code, _, signal = one["exit"].partition(":")
     if state == "CANCELLED":
-        if one["by"] not in ("", name_of(os.getuid())):
+        if one["by"] not in ("", find_name(os.getuid())):
             return words["cancelled"].format(one["by"])
         began = "given-back" if one["name"] in BESIDE else "cancelled-own"
         return words["never-began" if one["start"] is None else began]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from gpuadmin.common.records.queue import Group
 
 from ..files import read_bytes
-from ..lookup import name_of
+from ..lookup import find_name
 from . import booking, owned, partitions, policy, queue
 from .gpu_words import Asked, describe_exceptions, gpus, numbered
 from .texts import TEXTS
@@ -44,10 +44,10 @@ LIMITS = {
 def show(asked: Asked) -> int:
     """Print them. Raises RefusedError (`unknown`) for who has no account there, NodeError."""
     words, mine = TEXTS[asked.language], LIMITS[asked.language]
-    user = name_of(os.getuid()) or ""
+    user = find_name(os.getuid()) or ""
     site = policy.read_policy(read_bytes(policy.PATH))
     try:
-        group = booking.group_of(user)
+        group = booking.find_group(user)
     except policy.RefusedError:
         print(words["unknown"])
         return 1

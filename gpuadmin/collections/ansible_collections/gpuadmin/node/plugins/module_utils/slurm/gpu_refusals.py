@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ..errors import NodeError
 from ..files import read_bytes
-from ..lookup import name_of
+from ..lookup import find_name
 from . import booking, policy
 from .gpu_limits import describe_limits
 
@@ -29,7 +29,7 @@ def _allowed(words: Mapping[str, str]) -> str:
     """What whoever asks may have, as the site says of their group; empty where it or slurmctld does not say."""
     try:
         site = policy.read_policy(read_bytes(policy.PATH))
-        group = booking.group_of(name_of(os.getuid()) or "")
+        group = booking.find_group(find_name(os.getuid()) or "")
     except (NodeError, OSError):
         return ""
     one = site.limits.get(group)

@@ -143,7 +143,7 @@ def end(job: Job, places: Places) -> list[str]:
 
 
 def _name(number: int, there: Mapping[str, Sequence[str]], fetched: Sequence[Sequence[str]] | None, job: Job) -> str:
-    found = divided.name_of(number, there, fetched)
+    found = divided.find_device(number, there, fetched)
     if found is None:
         files = [f"/dev/nvidia{number}"] if fetched is None else fetched[number : number + 1]
         raise NodeError(
