@@ -19,7 +19,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import See
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import draining, gate_timer
 
 from gpuadmin.common.records.hosts import Disk
-from gpuadmin.common.waiting import FOR_NOW, FULL, SICK
+from gpuadmin.common.waiting import FOR_NOW, FULL, SICK, find_sick
 from tests.support.fake_slurm import slurm
 from tests.support.seen_gpus import SILENT, TWO, gpu, seen, xid
 
@@ -196,6 +196,15 @@ def test_a_site_s_own_checks(
     found = [one.partition("Reason=")[2] for one in node.asked("idle", "none")]
     assert [one[: len(told)] for one in found] == ([told] if told else [])
     assert all(len(one) <= 200 for one in found)
+
+
+@pytest.mark.parametrize(("number", "broken"), [(1, ["14"]), (9, [*map(str, range(14, 23))]), (25, []), (70, [])])
+def test_who_reads_a_reason_finds_no_gpu_in_it_that_is_not_broken(node: Node, number: int, broken: list[str]) -> None:
+    """A reason has so much room: of some the numbers are in it, and of more than that the whole node is sick."""
+    node.gpus = seen(*(gpu(one, pcie_width=8, pcie_width_max=16) for one in range(14, 14 + number)))
+    (told,) = [one.partition("Reason=")[2] for one in node.asked("idle", "none")]
+    words, gpus = find_sick(told)
+    assert (gpus, "GPU 14 " in words, len(told) <= 200) == (broken, True, True), told
 
 
 FAN = "drained|gpuadmin sick: 10-fan: it stands still"
