@@ -12,6 +12,7 @@ import yaml
 from ansible.plugins.filter.mathstuff import FilterModule
 from jinja2.nativetypes import NativeEnvironment
 
+from gpuadmin.common import slurm_releases
 from gpuadmin.lab.releases import RELEASES
 from gpuadmin.lab.rootfs import downloaded_packages
 from tests.support import lab_cluster
@@ -94,6 +95,16 @@ def test_the_network_comes_before_homes() -> None:
     assert {"basic.target", "network.target", "systemd-logind.service"} <= set(lines["After"].split())
     assert {"remote-fs.target", "umount.target"} == set(lines["Before"].split()), "before logins"
     assert lines["Conflicts"] == "umount.target"
+
+
+@pytest.mark.parametrize("release", slurm_releases.RELEASES)
+def test_a_controller_that_cannot_be_told_of_other_nodes_starts_again(release: str) -> None:
+    """`fatal: MaxNodeCount has changed during reconfig` (22.05): the first provision with a node more would fail."""
+    names = yaml.safe_load((ROOT / "roles/slurm_controller/vars/main.yml").read_text(encoding="utf-8"))
+    facts = {"gpuadmin": {"queue": {"releases": {"slurmctld": release}}}}
+    found = NativeEnvironment().from_string(names["_slurm_controller_restart"]["slurmctld"])
+    restart = found.render(ansible_facts=facts, _slurm_controller_key="/key")
+    assert ("/etc/slurm/nodes.conf" in restart) == (release < "23.11")
 
 
 def test_the_page_has_a_column_for_each_release() -> None:
