@@ -105,7 +105,10 @@ def prune(gone: dict[str, list[str]], unknown: Mapping[str, str]) -> Plan:
     return builder.build()
 
 
-def reopen(decision: Decision, names: Sequence[str], hosts: Sequence[str], following: str | None) -> Plan:
+def reopen(
+    decision: Decision, names: Sequence[str], hosts: Sequence[str], following: str | None, dashboard: str = ""
+) -> Plan:
+    """``dashboard``: the host that has it."""
     builder = PlanBuilder(f"Close {decision.term}")
     if names:
         builder.add("site", f"users.yml: retire {', '.join(names)}; their uids stay taken")
@@ -113,6 +116,8 @@ def reopen(decision: Decision, names: Sequence[str], hosts: Sequence[str], follo
     builder.add("site", "write the report")
     if following is not None:
         builder.add("site", f"gpuadmin.yml: the term is {following}")
+        if dashboard:
+            builder.warn(f"the dashboard has {following} after gpuadmin provision --limit {dashboard}")
     else:
         builder.warn("term.next is not set in gpuadmin.yml: set `term` for the next semester yourself")
     return builder.build()

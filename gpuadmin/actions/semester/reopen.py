@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpuadmin.actions.semester.phase import Outcome, Phase
+from gpuadmin.actions.shared.monitor import dashboard_host
 from gpuadmin.plan import Plan
 from gpuadmin.results import RunResult
 from gpuadmin.semester import plans
@@ -37,9 +38,12 @@ class Reopen(Phase):
         return [one.name for one in self.reset.decision.leaving if one.name not in kept]
 
     def plan(self) -> Plan:
-        term = self.reset.session.site.settings.term
+        site = self.reset.session.site
+        term, shown = site.settings.term, dashboard_host(site)
         following = term.next.name if term is not None and term.next is not None else None
-        plan = plans.reopen(self.reset.decision, self.retiring, self.hosts(check=False), following)
+        plan = plans.reopen(
+            self.reset.decision, self.retiring, self.hosts(check=False), following, shown.name if shown else ""
+        )
         # a check from the beginning shows them at the lock, which will send them
         return self.closing.planned(plan) if LOCK in self.reset.state.done else plan
 

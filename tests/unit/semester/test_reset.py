@@ -843,3 +843,19 @@ def test_an_abort_before_anybody_was_locked_asks_no_host_for_anything(cluster: C
 def parts(cluster: Cluster) -> set[str]:
     """What hosts were asked for, but in check mode."""
     return {str(one.variables["gpuadmin_phase"]) for one in cluster.asked if not one.check}
+
+
+def test_the_dashboard_is_behind(cluster: Cluster, cli: Cli) -> None:
+    """It has the term from `provision`; drift would find it there after each reset, and say nothing of why."""
+    says = "the dashboard has 2027-1 after gpuadmin provision --limit storage1"
+    settings, inventory = cluster.site / "gpuadmin.yml", cluster.site / "inventory/monitor.yml"
+
+    def warnings() -> list[str]:
+        phases = json.loads(succeed(cli, "semester-reset", "--check", "--json"))["result"]["phases"]
+        return list(phases["reopen"]["plan"]["warnings"])
+
+    assert says not in warnings()
+    inventory.write_text("monitor: {hosts: {storage1: {}}}\n")
+    assert says in warnings()
+    settings.write_text(settings.read_text() + "metrics: {dashboard: {enabled: false}}\n")
+    assert says not in warnings()
