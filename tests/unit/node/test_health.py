@@ -180,6 +180,10 @@ def test_what_a_site_says_not_to_mind(node: Node) -> None:
         ({"10-a": "printf '\\033[31m%0300d\\n' 0; exit 1"}, f"{SICK} 10-a:  [31m" + "0" * 173),
         # nor does one that says much hide another, which others read in the reason
         ({"10-a": "printf '%0300d\\n' 0; exit 1", "20-b": "echo x; exit 1"}, f"{SICK} 10-a: {'0' * 170}; 20-b: x"),
+        (
+            {f"{number}-a": "printf '%0300d\\n' 0; exit 1" for number in range(10, 40)},
+            f"{SICK} 30 problems, such as 10-a: 000",
+        ),
         # it, or the node, is slow: nobody has to say that it was mended
         ({"10-a": "sleep 30"}, f"{FOR_NOW} 10-a: no answer in "),
         ({"10-a": "no-such-program"}, f"{FOR_NOW} 10-a: "),
