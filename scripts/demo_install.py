@@ -53,4 +53,5 @@ def show(lab: str, site: Path) -> None:
             GPUADMIN, "ssh", NODE, "hostname; findmnt -no FSROOT /; sudo btrfs property get -ts / ro", capture=True
         )
         expect(output.split() == [NODE, "/roots/one", "ro=true"], f"{NODE} runs the image from its own disk")
+    shutil.rmtree(place)  # gigabytes, which lab down does not know of
     print("The machine is switched off with the demo's end. `provision` and `prepare-root` would make it one of many.")
