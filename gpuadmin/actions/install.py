@@ -162,9 +162,14 @@ def _write(session: Session, host: Host, login: Mapping[str, str], order: Mappin
 
 
 def _choose_server(session: Session) -> str:
-    """The storage host that has the images. Raises ConfigError where the site has none."""
+    """The storage host that has the images. Raises ConfigError where the site has none, or names another host."""
     require_storage(session)
-    return session.site.settings.images.server or session.site.inventory.group("storage")[0].name
+    names = [host.name for host in session.site.inventory.group("storage")]
+    server = session.site.settings.images.server or names[0]
+    if server not in names:
+        why = f"gpuadmin.yml: images.server: '{server}' is not a host of group storage"
+        raise ConfigError(why, hint="name one of that group")
+    return server
 
 
 def _require_mac(option: str, mac: str) -> None:

@@ -14,7 +14,7 @@ from gpuadmin.common.text import counted, listed
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError
 from gpuadmin.jsontext import json_text
-from gpuadmin.reading import read_limited
+from gpuadmin.reading import is_absent, read_limited
 
 FILE = "hardware.json"
 #: Kind → what one and several are called.
@@ -65,10 +65,10 @@ def load(site: Path) -> dict[str, Box] | None:
     path = site / FILE
     hint = "put it back from your backup or git, or delete it and record again: gpuadmin audit --record"
     try:
+        if is_absent(path):  # guard: a record on a disk that is away is not written anew -> not path.exists()
+            return None
         found = _Record.model_validate(json.loads(read_limited(path)))
         return {host: {str(kind): parts for kind, parts in box.items()} for host, box in found.hosts.items()}
-    except FileNotFoundError:
-        return None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", hint=hint) from None
     except ValidationError as error:

@@ -266,7 +266,7 @@ def _find_adopted_uids(site: Site) -> tuple[dict[int, str], str]:
                     found.setdefault(int(entry["uid"] or 0), f"{place}: {home['path']}/{entry['name']}")
             for account in seen["accounts"] or ():
                 found.setdefault(int(account["uid"] or 0), f"{place}: account {account['name']}")
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):  # JSON has infinity
         return {}, "what adopt saw (adoption.json is damaged)"
     registered = owners(site.registry.registry)
     return {uid: words for uid, words in found.items() if uid not in registered}, ""

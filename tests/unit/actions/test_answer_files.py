@@ -94,6 +94,7 @@ def test_nothing_is_replaced(written: Path, cli: Cli) -> None:
 def test_what_is_no_directory(more: tuple[str, ...], written: Path, cli: Cli, tmp_path: Path) -> None:
     """A check refuses what the run would."""
     (tmp_path / "away").symlink_to("/a/disk/that/is/away")
+    (tmp_path / "id.pub").chmod(0o755)
     for place in ("id.pub", "id.pub/below", "away", "away/below"):
         error = fail(cli, 2, "install", "--answers", str(tmp_path / place), *more)
         assert f"{tmp_path / place.split('/')[0]} is no directory in which you can write" in error

@@ -282,6 +282,13 @@ def test_the_storage_host_that_has_the_images(answers: Answers, site: Path, tmp_
     succeed(cli, "install", "--stick", str(tmp_path / "site.img"), "--check")
     succeed(cli, "install", "--serve", MAC, "--check")
     assert {one.limit for one in answers.asked} == {"storage2"}
+    for other in ("node1", "away"):
+        settings.write_text(settings.read_text().replace("server: storage2", f"server: {other}"))
+        for asked in (("--stick", str(tmp_path / "site.img")), ("--serve", MAC)):
+            error = fail(cli, 2, "install", *asked, "--check")
+            assert f"images.server: '{other}' is not a host of group storage" in error
+        settings.write_text(settings.read_text().replace(f"server: {other}", "server: storage2"))
+    assert {one.limit for one in answers.asked} == {"storage2"}
 
 
 @pytest.mark.parametrize("place", ["missing/site.img", "id.pub/site.img"])

@@ -15,6 +15,7 @@ import pytest
 from gpuadmin.cli import GONE, VERBS
 from gpuadmin.config.load import load_site
 from gpuadmin.config.memory import remember
+from gpuadmin.reading import LARGEST
 from gpuadmin.results import UNPINNED, HostResult, RunResult
 from tests.support.fake_ansible import KEY, NOBODY, OTHER, USERS, Ansible, Cli, ansible, users
 from tests.support.sites import UIDS
@@ -205,12 +206,19 @@ def test_what_changes_for_people_comes_before_the_table_that_shortens_it(ansible
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[" * 100_000, '{"hosts": 1}', '{"hosts": {"a": 1}}', '{"hosts": {"a": {"seen": {"homes": 5}}}}'],
-    ids=["cut off", "deep", "a number", "of a host", "of homes"],
+    "text", ["{", "[" * 100_000, '{"hosts": 1}', '{"hosts": {"a": 1}}', '{"hosts": {"a": {"seen": {"homes": 5}}}}',
+             '{"hosts": {"a": {"seen": {"homes": [], "accounts": [{"uid": 1e999, "name": "x"}]}}}}', "",
+             "[]", " " * (LARGEST + 1)],
+    ids=["cut off", "deep", "a number", "of a host", "of homes", "of a uid", "away", "a list", "too much"],
 )  # fmt: skip
+@pytest.mark.holds("what adopt saw, on a disk that is away, is not nothing")
 def test_a_damaged_adoption_is_not_looked_at(ansible: Ansible, cli: Cli, text: str) -> None:
     assert ansible.site is not None
-    (ansible.site / "adoption.json").write_text(text)
+    place = ansible.site / "adoption.json"
+    if text:
+        place.write_text(text)
+    else:
+        place.symlink_to("/a/disk/that/is/away")
     code, out, err = cli("add-user", "yuna", "--check")
     assert (code, "what adopt saw (adoption.json is damaged)" in out) == (0, True), err
 

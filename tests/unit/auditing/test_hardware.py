@@ -103,6 +103,10 @@ def test_the_file(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=FILE):
             load(tmp_path)
     (tmp_path / FILE).unlink()
+    (tmp_path / FILE).symlink_to("/a/disk/that/is/away")
+    with pytest.raises(ConfigError, match="No such file"):
+        load(tmp_path)
+    (tmp_path / FILE).unlink()
     (tmp_path / FILE).mkdir()
     with pytest.raises(ConfigError, match="a directory"):
         load(tmp_path)

@@ -24,6 +24,7 @@ __all__ = ["ansible"]
 
 ROOT = Path(__file__).resolve().parents[3]
 ROLE = ROOT / "roles/monitoring"
+IPMI = ["prometheus-ipmi-exporter.service"]
 
 
 def make(directory: Path, settings: str = "", monitor: tuple[str, ...] = ("storage", "monitor")) -> Site:
@@ -273,3 +274,19 @@ def test_what_ran_already_follows_whatever_packages_were_missing() -> None:
     assert (called(restart, changed[:1], running), called(reload, changed[:1], running)) == (False, True)
     assert (called(restart, changed, []), called(reload, changed[:1], [])) == (False, False), "it has just started"
     assert not called(restart, changed, running, []), "the site wants it no more, and it has just been stopped"
+
+
+@pytest.mark.parametrize(
+    ("sensors", "enabled", "active", "stopped"),
+    [([], IPMI, IPMI, True), ([], [], IPMI, True), ([], IPMI, [], True), ([], [], [], False), ([1], IPMI, IPMI, False)],
+    ids=["runs", "cut off before it was stopped", "waits for a boot", "never was", "is wanted"],
+)
+def test_who_asks_bmcs_no_more_is_stopped(
+    sensors: list[object], enabled: list[str], active: list[str], stopped: bool
+) -> None:
+    """Its process has the BMCs' passwords."""
+    tasks = yaml.safe_load((ROLE / "tasks/converge.yml").read_text())
+    (task,) = [one for one in tasks if one["name"] == "Ask BMCs no more"]
+    units = {"gpuadmin": {"enabled_units": enabled, "active_units": active}}
+    known = {"monitoring_sensors": sensors, "ansible_facts": units}
+    assert all(NativeEnvironment().compile_expression(one)(**known) for one in task["when"]) is stopped

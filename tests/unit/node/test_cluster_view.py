@@ -99,7 +99,8 @@ def test_what_is_no_answer_leaves_the_one_before(tmp_path: Path, monkeypatch: py
     (tmp_path / "links.json").write_text("{}")
     (tmp_path / "key").write_text("00" * 32)
     target.write_text('{"when": 5, "nodes": []}')
-    for raw in (b"<html>", b"[]", b'{"when": "x", "nodes": []}', b'{"when": 1, "nodes": [{"name": 5}]}'):
+    odd = (b'{"when": "x", "nodes": []}', b'{"when": 1, "nodes": [{"name": 5}]}')
+    for raw in (b"<html>", b"[" * 100_000, b"[]", *odd):
         monkeypatch.setattr(cluster_view, "_fetch", lambda _known, _key, raw=raw: raw)
         assert cluster_view.main(str(tmp_path / "links.json"), str(tmp_path / "key"), str(target)) == 0
         assert cluster_view.load(str(target)).when == 5  # type: ignore[union-attr]  # it is there

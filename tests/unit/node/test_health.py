@@ -19,7 +19,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import See
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import draining, gate_timer
 
 from gpuadmin.common.records.hosts import Disk
-from gpuadmin.common.waiting import FOR_NOW, FULL, SICK
+from gpuadmin.common.waiting import FOR_NOW, FULL, SICK, find_sick
 from tests.support.fake_slurm import slurm
 from tests.support.seen_gpus import SILENT, TWO, gpu, seen, xid
 
@@ -180,6 +180,10 @@ def test_what_a_site_says_not_to_mind(node: Node) -> None:
         ({"10-a": "printf '\\033[31m%0300d\\n' 0; exit 1"}, f"{SICK} 10-a:  [31m" + "0" * 173),
         # nor does one that says much hide another, which others read in the reason
         ({"10-a": "printf '%0300d\\n' 0; exit 1", "20-b": "echo x; exit 1"}, f"{SICK} 10-a: {'0' * 170}; 20-b: x"),
+        (
+            {f"{number}-a": "printf '%0300d\\n' 0; exit 1" for number in range(10, 40)},
+            f"{SICK} 30 problems, such as 10-a: 000",
+        ),
         # it, or the node, is slow: nobody has to say that it was mended
         ({"10-a": "sleep 30"}, f"{FOR_NOW} 10-a: no answer in "),
         ({"10-a": "no-such-program"}, f"{FOR_NOW} 10-a: "),
@@ -196,6 +200,15 @@ def test_a_site_s_own_checks(
     found = [one.partition("Reason=")[2] for one in node.asked("idle", "none")]
     assert [one[: len(told)] for one in found] == ([told] if told else [])
     assert all(len(one) <= 200 for one in found)
+
+
+@pytest.mark.parametrize(("number", "broken"), [(1, ["14"]), (9, [*map(str, range(14, 23))]), (25, []), (70, [])])
+def test_who_reads_a_reason_finds_no_gpu_in_it_that_is_not_broken(node: Node, number: int, broken: list[str]) -> None:
+    """A reason has so much room: of some the numbers are in it, and of more than that the whole node is sick."""
+    node.gpus = seen(*(gpu(one, pcie_width=8, pcie_width_max=16) for one in range(14, 14 + number)))
+    (told,) = [one.partition("Reason=")[2] for one in node.asked("idle", "none")]
+    words, gpus = find_sick(told)
+    assert (gpus, "GPU 14 " in words, len(told) <= 200) == (broken, True, True), told
 
 
 FAN = "drained|gpuadmin sick: 10-fan: it stands still"

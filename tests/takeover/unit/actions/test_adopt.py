@@ -213,8 +213,9 @@ def test_of_a_damaged_report_nothing_is_taken_over(there: Hosts, adopt: Run, tmp
     adopt("gpu1", "nas1")
     document = report(tmp_path)[0]
     path = tmp_path / "lab/adoption.json"
-    for damage in ({"hosts": {"gpu1": 7}}, {"conflicts": [{}]}, {"people": []}, {"when": None}):
-        path.write_text(json.dumps({**document, **damage}))
+    odd = ({"hosts": {"gpu1": 7}}, {"conflicts": [{}]}, {"people": []}, {"when": None})
+    for text in (*(json.dumps({**document, **damage}) for damage in odd), "[]", "[" * 100_000):
+        path.write_text(text)
         adopt("gpu1")
         assert set(report(tmp_path)[0]["hosts"]) == {"gpu1"}
 

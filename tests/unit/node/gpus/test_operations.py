@@ -331,9 +331,10 @@ def test_a_node_that_joins_has_no_queue_yet_and_may_have_no_program(
     monkeypatch.setattr(burning, "DCGM", ("/bin/true", "-a"))
     assert burning.choose_program(()) == ("/bin/true", "-a")
     assert burning.choose_program(("/opt/burn",)) == ("/opt/burn",)
-    monkeypatch.setattr(burning, "DCGM", ("/no/such", "-a"))
-    with pytest.raises(NodeError, match=r"/no/such is not here: .* gpus\.health\.burn_in"):
-        burning.choose_program(())
+    for path in ("/no/such", "/etc/passwd"):
+        monkeypatch.setattr(burning, "DCGM", (path, "-a"))
+        with pytest.raises(NodeError, match=rf"{path} is not here: .* gpus\.health\.burn_in"):
+            burning.choose_program(())
 
 
 def test_what_another_has_is_refused(host: GatedHost) -> None:

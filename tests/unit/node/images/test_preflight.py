@@ -336,6 +336,7 @@ def document(**changes: Any) -> bytes:
         {"stream": {"file": "../../../etc/passwd"}}, {"stream": {"file": "/etc/passwd.btrfs.zst"}},
         {"stream": {"file": "a/b.btrfs.zst"}}, {"stream": {"file": "full.btrfs.zst\n"}},
         {"stream": {"sha256": "0" * 63}}, {"stream": {"sha256": "Z" * 64}}, {"stream": {"bytes": "many"}},
+        {"stream": {"bytes": float("inf")}},
         {"stream": {"parent": {"name": "b"}}},
         {"stream": {"parent": {"name": "../b", "uuid": B}}}, {"stream": {"parent": {"name": "b", "uuid": "x"}}},
         {"streams": []}, {"uuid": "x"}, {"uuid": f"{A}\n"}, {"name": "../a"}, {"name": "a+2"}, {"format": 2},
@@ -348,6 +349,11 @@ def test_a_manifest_that_is_damaged_or_hostile(changes: dict[str, Any]) -> None:
     assert manifest.parse(document()).name == "a"
     with pytest.raises(NodeError):
         manifest.parse(document(**changes))
+
+
+def test_deep_json_is_no_manifest() -> None:
+    with pytest.raises(NodeError, match="the manifest is damaged"):
+        manifest.parse(b"[" * 100_000)
 
 
 def test_package_changes() -> None:

@@ -73,5 +73,5 @@ def load(path: str = FILE) -> ClusterNow | None:
 def _parse(raw: bytes) -> ClusterNow:
     try:
         return parse_settings(ClusterNow, json.loads(raw), "the cluster's state")
-    except ValueError:
+    except (ValueError, RecursionError):
         raise NodeError("the cluster's state is no JSON") from None

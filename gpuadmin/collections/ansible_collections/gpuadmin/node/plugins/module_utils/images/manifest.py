@@ -92,7 +92,7 @@ def parse(text: bytes, where: str = "the manifest") -> Manifest:
         )  # fmt: skip
     except NodeError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise NodeError(f"{where} is damaged: {error!r}") from error
 
 

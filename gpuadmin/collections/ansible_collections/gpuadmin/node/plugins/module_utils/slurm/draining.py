@@ -105,8 +105,9 @@ def _wanted(node: str, found: health.Health) -> Wanted | None:
         if words:
             between, room = ", " if mark == FULL else "; ", queue.LONGEST - len(mark) - 1
             # the longest are cut first: each begins with its GPU or check, which others look for in a reason
-            cut = (between.join(one[:most] for one in words) for most in range(room, 0, -1))
-            text = next((one for one in cut if len(one) <= room), words[0][:room])
+            cut = (between.join(one[:most] for one in words) for most in range(room, len("GPU 15"), -1))
+            many = f"{len(words)} problems, such as {words[0]}"  # GPU 1 is no beginning of GPU 15
+            text = next((one for one in cut if len(one) <= room), many[:room])
             return Wanted([node], "".join(one if one.isprintable() else " " for one in text), mark=mark)
     # guard: a disk that is full again at once does not open and close a node each minute -> True
     return Wanted([node], resume=True, mark=FULL) if found.room else None

@@ -145,7 +145,7 @@ def find_person(uid: int, places: Places) -> str:
     """Who asks, by name. Raises RefusedError for whoever has no account of the site's, or one that is over."""
     host = Host(places.root, os.path.relpath(places.state, places.root))
     try:
-        # guard: GPUs are people's of the site, whose accounts are not over -> find_name(uid) or ""
+        # guard: GPUs are people's of the site, whose accounts are not over -> f"uid {uid}"
         return who(uid, host, int(time.time() // 86400))
     except Refused:
         raise RefusedError("unknown") from None
