@@ -111,7 +111,8 @@ TOGETHER = {
     **dict.fromkeys(
         (
             "test_dashboard_buttons", "test_first_day", "test_gpu_run", "test_notebooks", "test_owned_nodes",
-            "test_queue", "test_queue_attacks", "test_queue_faults", "test_turns_mailed", "test_week", "test_windows",
+            "test_power", "test_queue", "test_queue_attacks", "test_queue_faults", "test_turns_mailed", "test_week",
+            "test_windows",
         ),
         "queued",
     ),
