@@ -118,7 +118,7 @@ TOGETHER = {
     ),
 }  # fmt: skip
 #: What takes longest begins first, so that one process has little left to do when the other has nothing.
-FIRST = ("queued", "watched", "gated", "test_adopt", "test_people_told")
+FIRST = ("queued", "watched", "gated", "test_sick_node", "test_promote", "test_adopt", "test_people_told")
 
 
 @cache
