@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.actions.bootstrap import find_public_key
-from gpuadmin.actions.shared.answer_files import write_answer_files
+from gpuadmin.actions.shared.answer_files import require_writable, write_answer_files
 from gpuadmin.actions.shared.images import facts, require_storage, signers, variables
 from gpuadmin.ansible import connections
 from gpuadmin.common.records.installs import MAC
@@ -233,8 +233,7 @@ def _copy(session: Session, server: str, made: Mapping[str, Any], file: Path) ->
 def _refuse_existing(file: Path) -> None:
     if os.path.lexists(file):  # guard: a stick replaces no file
         raise RefusedError(f"{file} is there already", hint="name another file, or move it away")
-    if not os.access(file.parent, os.W_OK | os.X_OK):
-        raise ConfigError(f"{file.parent} is no directory in which you can write", hint="name another file")
+    require_writable(file.parent, hint="name another file")
 
 
 def _await(host: Host, key: str) -> None:

@@ -20,14 +20,19 @@ from gpuadmin.templates import Templates
 FILES = ("preseed.cfg", "user-data", "cloud-config")
 
 
+def require_writable(directory: Path, hint: str) -> None:
+    """Raise ConfigError where a file cannot be made in a directory."""
+    if not (directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)):
+        raise ConfigError(f"{directory} is no directory in which you can write", hint=hint)
+
+
 def write_answer_files(site: Site, key: str, options: Options, directory: Path) -> int:
     """Write a site's answer files into a directory; `key`: the admin account's public one. Returns the exit code."""
     there = [name for name in (*FILES, "meta-data") if os.path.lexists(directory / name)]
     if there:  # guard: answer files replace no file
         raise RefusedError(f"{directory / there[0]} is there already", hint="name another directory, or move it away")
     nearest = next(one for one in (directory, *directory.parents) if os.path.lexists(one))
-    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
-        raise ConfigError(f"{nearest} is no directory in which you can write", hint="name another one")
+    require_writable(nearest, hint="name another one")
     user = site.settings.admin.user
     values = {"user": user, "command": make_command(user, key)}
     templates = Templates("answers", site.directory, keep_trailing_newline=True)

@@ -233,7 +233,9 @@ def test_what_must_be_there_first(answers: Answers, site: Path, cli: Cli) -> Non
     for arguments in (("--disk", BLANK), ("--address", "10.0.0.1"), ("--network", "a.network"), ("--erase", "node1")):
         assert "go with HOST" in fail(cli, 2, "install", "--stick", str(site / "stick"), *arguments)
     assert "--mac '3c:ec': is not a MAC address" in fail(cli, 2, "install", "node1", "--mac", "3c:ec")
-    for path, words in ((site / "nothing/stick", "no directory in which you can write"), (site, "is there already")):
+    (program := site / "program").touch(0o755)
+    nowhere = "no directory in which you can write"
+    for path, words in ((site / "nothing/stick", nowhere), (program / "stick", nowhere), (site, "is there already")):
         assert words in cli("install", "--stick", str(path), "--yes")[2]
     (site / "known_hosts").write_text("")
     assert "gpuadmin install --stick FILE makes one" in fail(cli, 2, "install", "node1", "--mac", MAC)

@@ -129,8 +129,7 @@ class Expected:
 #: nvml.h: nvmlDeviceGpuRecoveryAction_t.
 RECOVERIES = {
     1: "a reset of the GPU", 2: "a reboot of the node", 3: "an end of all programs that use several GPUs",
-    4: "a reset of the GPU when no program uses it", 6: "a reset of its bus",
-    7: "a reboot of the whole system",
+    4: "a reset of the GPU when no program uses it", 6: "a reset of its bus", 7: "a reboot of the whole system",
 }  # fmt: skip
 
 
