@@ -4,9 +4,8 @@
 
 Method. A real Prometheus (Debian's) on the loopback interface, filled by promtool with what so many nodes write, is
 asked by the installed command, from the start of Python to its last line; the median of several runs. The ssh to the
-monitor host is not in it; the import alone is in the same run. The site's inventory was read before, and is as it was:
-the first row is the one run after a change of it. What the command itself uses of a
-processor is beside it: on a machine that does other things, that is what can be compared.
+monitor host is not in it; the import alone is in the same run. The first row is the one run with cold files. What the
+command itself uses of a processor is beside it: on a machine that does other things, that is what can be compared.
 Leaves with 1 above the limit.
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -22,13 +21,18 @@ _STYLES = {"up": "green", "down": "bold red", "silent": "bold red", "unknown": "
 
 def document(nodes: Iterable[Node]) -> dict[str, Any]:
     """The nodes for programs: bytes, ratios, °C, watts, seconds since 1970; null is what nobody knows."""
-    found = {}
-    for node in nodes:
-        entry = asdict(node)
-        for device, plain in zip(node.devices, entry["devices"], strict=True):
-            plain["free"] = device.free
-        found[node.name] = {key: value for key, value in entry.items() if key != "name"}
+    # not dataclasses.asdict, which copies every value
+    found = {
+        node.name: {key: value for key, value in vars(node).items() if key != "name"}
+        | {"devices": [_plain(device) for device in node.devices]}
+        for node in nodes
+    }
     return {"nodes": found, "totals": totals(nodes)}
+
+
+def _plain(device: Device) -> dict[str, Any]:
+    held = None if device.holders is None else [vars(one) for one in device.holders]
+    return vars(device) | {"holders": held, "granted": [vars(one) for one in device.granted], "free": device.free}
 
 
 def show_screen(console: SafeConsole, cluster: str, nodes: Sequence[Node], now: float, user: str | None) -> None:
