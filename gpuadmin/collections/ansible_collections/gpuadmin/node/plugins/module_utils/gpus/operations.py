@@ -24,7 +24,7 @@ from ..logins import announcements
 from ..logins.occupants import gpu_users, holders
 from ..operation import operation
 from ..root.operations import ensure_files
-from ..root.session import close_session, open_session
+from ..root.session import opened
 from ..run import program
 from ..slurm import draining, queue
 from . import burning, device_files, gate, grants, kernels, mig, pci, reconcile
@@ -59,16 +59,13 @@ UNIT = "gpu-driver"
 
 def build(names: list[str], timeout: int) -> None:
     """Have DKMS build its modules for kernels. Raises NodeError with what it said last."""
-    open_session(2 * timeout * len(names) + 60)
-    try:
+    with opened(2 * timeout * len(names) + 60):
         for kernel in names:
             dkms(("autoinstall", "-k", kernel), timeout)
         for kernel in kernels.to_build(kernels.look()):
             # it trusts its own records: a module that somebody deleted counts as installed
             for module in kernels.recorded(dkms(("status", "-k", kernel), timeout)):
                 dkms(("install", module, "-k", kernel, "--force"), timeout)
-    finally:
-        close_session()
 
 
 def dkms(arguments: tuple[str, ...], timeout: int) -> str:
