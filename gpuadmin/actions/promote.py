@@ -90,7 +90,7 @@ def _find(session: Session, name: str) -> tuple[Host, Host]:
     (host,) = site.inventory.named([name])
     group = "backup" if "storage" in host.groups else "storage"
     old = [one for one in site.inventory.group(group) if one != host]
-    if len(old) != 1 or not {"storage", "backup"} & {*host.groups} or wanted not in (None, name):
+    if len(old) != 1 or not host.serves or wanted not in (None, name):
         need = "it must be in the group backup, one other host in storage, and homes.server (gpuadmin.yml) name none"
         raise ConfigError(f"{name} cannot be promoted: {need}", hint=f"see {the_page('promote')}")
     # guard: a host that serves by itself, and was not promoted, changes no places of copies
@@ -101,8 +101,8 @@ def _find(session: Session, name: str) -> tuple[Host, Host]:
 
 def _describe_former(session: Session, old: Host, message: str = "", absent: str = "") -> dict[str, Any]:
     """What hosts get to know of the one that serves no more. `absent`: its name, where it does not answer."""
-    above = str(Path(str(session.site.settings.homes.export)).parent)
-    former = {"server": old.cluster_address, "above": above, "message": message, "absent": absent}
+    above = Cluster(session.site.settings, session.site.inventory.hosts).beside_homes
+    former = {"server": old.cluster_address, "above": str(above), "message": message, "absent": absent}
     return {"gpuadmin_former": former}
 
 

@@ -140,7 +140,7 @@ def find_targets(session: Session, patterns: Sequence[str], place: str | None = 
             f"{', '.join(outside)}: in none of the groups {', '.join(GROUPS)}", hint="put it into one in inventory/"
         )
     targets = [
-        Target(host.name, host.cluster_address, "gpu" in host.groups, bool({"storage", "backup"} & set(host.groups)))
+        Target(host.name, host.cluster_address, "gpu" in host.groups, host.serves)
         for host in found.values()
         if host.name in allowed and (place is None or (place and place in host.place))
     ]
