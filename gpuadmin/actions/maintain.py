@@ -12,9 +12,9 @@ from datetime import date, datetime
 from subprocess import Popen
 
 from gpuadmin.actions.announce import Announcing, announce, list_announcements, remove, take_back
-from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.windows import release
 from gpuadmin.announcements import Announcement, Announcements, Window
+from gpuadmin.common.text import clock
 from gpuadmin.config.fields import plain_text
 from gpuadmin.errors import ConfigError, ExitCode, RefusedError
 from gpuadmin.lock import HANDED_ON

@@ -6,12 +6,11 @@ import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 
-from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.queue import ask, controller
 from gpuadmin.announcements import Announcement, Window
 from gpuadmin.answers import Answers
 from gpuadmin.common.records.queue import WINDOW, Reservation
-from gpuadmin.common.text import listed
+from gpuadmin.common.text import clock, listed
 from gpuadmin.config.queue import takes_jobs
 from gpuadmin.errors import ConfigError
 from gpuadmin.plan import PlanBuilder

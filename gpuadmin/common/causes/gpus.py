@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+
+from gpuadmin.common.text import clock
 
 from ..records.diagnosis import RegisteredPerson as Person
 from ..text import counted
@@ -98,7 +99,7 @@ def _judge_grants(facts: Facts, person: Person) -> Iterator[Cause]:
     if not theirs:
         yield _found("gpu-grant", name=person.name)
     elif len(places) < found["gpus"]:
-        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(min(one["until"] for one in theirs)))
+        until = clock(min(one["until"] for one in theirs))
         yield _found("gpu-granted", name=person.name, gpus=f"GPU {', '.join(places)}", until=until)
 
 

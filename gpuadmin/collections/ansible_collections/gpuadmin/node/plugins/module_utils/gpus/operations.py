@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal, Optional
 
 from gpuadmin.common.records.files import File, FilesOrder
-from gpuadmin.common.text import counted
+from gpuadmin.common.text import clock, counted
 from gpuadmin.common.waiting import BURN_IN
 
 from .. import background, health, unit
@@ -208,7 +208,7 @@ def change_grants(document: GrantsOrder, check: bool, places: gate.Places | None
                     moment = time.strftime("%Y-%m-%dT%H:%M", time.localtime(end))
                     raise NodeError(f"this node is maintained from {moment} on: grant --until then")
                 new = _new(document.grant, settings, problems, there, parts, others, now, where)
-            until = time.strftime("%Y-%m-%d %H:%M", time.localtime(new.until))
+            until = clock(new.until)
             done.append(f"grant {grants.words(new.gpus)} to {new.user} until {until}")
         if done and not check:
             grants.delete([one.id for one in ending], where.state, where.run)

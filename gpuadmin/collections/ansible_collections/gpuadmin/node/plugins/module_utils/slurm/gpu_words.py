@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuadmin.common import text as texts
 from gpuadmin.common.names import LOGIN
 from gpuadmin.common.text import language
 from gpuadmin.common.waiting import count_tasks, find_sick, why
@@ -219,7 +220,7 @@ def clock(seconds: float | None, now: float | None = None) -> str:
     if seconds is None:
         return "?"
     today = now is not None and time.localtime(seconds)[:3] == time.localtime(now)[:3]
-    return time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", time.localtime(seconds))
+    return time.strftime("%H:%M", time.localtime(seconds)) if today else texts.clock(seconds)
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
