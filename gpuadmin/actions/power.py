@@ -30,7 +30,7 @@ from gpuadmin.session import Session, opened
 PASSWORD_VARIABLE = "GPUADMIN_BMC_PASSWORD"
 #: Seconds for a host to go by itself, and to come.
 SECONDS = {"off": 300, "on": 900}
-UNSAID = {"state": "unknown", "answers": True, "problem": "the host that was to ask its BMC does not say"}
+UNSAID = {"state": "unknown", "answers": True, "problem": "the host that was to ask its BMC says nothing of it"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def power(options: Options, action: str, patterns: Sequence[str], *, hard: bool,
         coming = [one for one in targets if action != "off" and one.name not in {*left, *up}]
         steps = [step for serves in (True, False) if (step := [one.name for one in coming if one.serves == serves])]
         for number, names in enumerate(steps, start=1 + len(decision.steps) + bool(cut)):
-            builder.add_all(names, [f"{number}. is switched on, until ssh answers"])
+            builder.add_all(names, [f"{number}. is switched on; waits until ssh answers"])
         for name, why in left.items():
             builder.warn(f"{name} is left out: {why}")
         if not session.plan(replace(builder.build(), destroys=bool(cut))):

@@ -43,7 +43,7 @@ _DAYS = 14  # for which people read of it at login
 
 
 def promote(options: Options, name: str, *, read_only: bool) -> int:
-    """Have it served by the host of that name. Returns the exit code."""
+    """Serve the homes from the host of that name. Returns the exit code."""
     with opened("promote", options) as session:
         host, old = _find(session, name)
         goes_on = "storage" in host.groups  # an earlier run has come as far as the inventory, or people only read
@@ -58,7 +58,7 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
         request = {"gpuadmin_promote": order, "gpuadmin_promote_tasks": "promote"}
         held = {node: one.get("held", {}) for node, one in serves.known.items()}
         result = {**order, "without": dict(choice.without), "newer": dict(choice.newer), "held": held}
-        makes = [] if goes_on else [name]  # homes that are served are not made anew
+        makes = [] if goes_on else [name]  # homes that are served are not made again
         session.predict("promote", makes, request)
         session.confirm()  # guard: homes are served from elsewhere once that is confirmed
         run = session.run("promote", makes, request, check=session.check)
@@ -141,21 +141,21 @@ def _edit(session: Session, host: Host, old: Host, *, read_only: bool) -> YamlFi
         groups = {one.name: {*one.groups} & {"storage", "backup"} for one in load_inventory(Path(place)).hosts}
     # guard: an inventory that would name two storage hosts is not written
     if (groups[host.name], groups[old.name]) != ({"storage"}, {"backup"}):
-        words = f"{host.name} would not be in storage alone, and {old.name} in backup alone, by {HOSTS_FILE}"
-        raise ConfigError(f"inventory/: {words}", hint="write that by hand where it is said; then run this again")
+        words = f"with {HOSTS_FILE} changed, {host.name} is not in storage alone, or {old.name} not in backup alone"
+        raise ConfigError(f"inventory/: {words}", hint="move them by hand, where their groups are; then run this again")
     return None if edited.data == file.data else edited
 
 
 def _plan(session: Session, host: Host, old: Host, serves: Answers, choice: Choice, *, read_only: bool) -> None:
     name = host.name
     builder = PlanBuilder(f"Serve the homes of {session.site.settings.name} from {name}, not from {old.name}")
-    builder.add_all([name], [*choice.lines(), f"serves them: people can {'read' if read_only else 'read and write'}"])
+    builder.add_all([name], [*choice.lines(), f"serve them: people can {'read' if read_only else 'read and write'}"])
     builder.add("site", f"{HOSTS_FILE}: {name} is in storage, {old.name} in backup")
     for node, found in serves.known.items():
         if node != name:
             builder.add(node, "mounts them from there without a reboot; people are told")
         for person, ones in found.get("held", {}).items():
-            builder.warn(f"{node}: {person} has files open by {listed(ones)}: they end with errors, or hang")
+            builder.warn(f"{node}: {person} has files open by {listed(ones)}: programs get errors, or hang")
     for person, why in sorted(choice.without.items()):
         builder.warn(f"{person} begins with an empty home: {why}")
     for person, backup in sorted(choice.newer.items()):
