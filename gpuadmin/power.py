@@ -163,7 +163,7 @@ def moment(text: str, now: datetime) -> datetime:
         ) from None
     if wanted <= now:
         raise ConfigError(
-            f"--at {text}: is past: this machine's clock says {now:%Y-%m-%d %H:%M}", hint="name a time in the future"
+            f"--at {text}: is in the past: this machine's clock says {now:%Y-%m-%d %H:%M}", hint="name a later time"
         )
     if wanted > now + timedelta(days=1):
         raise ConfigError(

@@ -132,7 +132,7 @@ def _way_out(old: Host, copies: Answers) -> str:
 
 def find_left(settings: Settings, old: Host) -> list[str]:
     """What does not come along, of what the site has there."""
-    left = [f"what was saved after these copies, the attic, and backups that are no copies are on {old.name} alone"]
+    left = [f"what was saved after these copies, the attic, and backups that are not copies are on {old.name} alone"]
     left += [f"/shared/{one.name} has no backup (shared): it is away" for one in settings.shared if not one.backup]
     if settings.images.server in (None, old.name):
         left.append(f"images are on {old.name}: nodes go on with theirs, gpuadmin build-image makes new ones")

@@ -162,7 +162,7 @@ def maintain(
             raise click.UsageError("--reason is empty: people read why")
         # a mistake in the verb's words is reported now, and not at the window's time
         if words and not parse_words(click.get_current_context(), words[0], ("--yes", *words[1:])):
-            raise click.UsageError(f"{words[0]} is no verb of gpuadmin")
+            raise click.UsageError(f"{words[0]} is not a verb of gpuadmin")
         return action.maintain(options, mail, (begin, until), hosts or "", reason or "", words, move)
     if begin or until or reason or mail != MailOptions():
         raise click.UsageError("which nodes? gpuadmin maintain [OPTIONS] HOSTS [-- VERB...]")

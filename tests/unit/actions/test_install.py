@@ -237,7 +237,7 @@ def test_what_must_be_there_first(answers: Answers, site: Path, cli: Cli) -> Non
         assert "go with HOST" in fail(cli, 2, "install", "--stick", str(site / "stick"), *arguments)
     assert "--mac '3c:ec': is not a MAC address" in fail(cli, 2, "install", "node1", "--mac", "3c:ec")
     (program := site / "program").touch(0o755)
-    nowhere = "no directory in which you can write"
+    nowhere = "not a directory that you can write to"
     for path, words in ((site / "nothing/stick", nowhere), (program / "stick", nowhere), (site, "is there already")):
         assert words in cli("install", "--stick", str(path), "--yes")[2]
     (site / "known_hosts").write_text("")

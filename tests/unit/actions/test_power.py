@@ -401,7 +401,7 @@ def test_it_is_called_off(cluster: Cluster, cli: Cli, monkeypatch: pytest.Monkey
         (["reboot", "node1", "--limit", "node2"], "leaves none of the hosts node1"),
         (["reboot", "node1", "--force", "--when-idle"], "one of them"),
         (["reboot", "node1", "--at", "25:00"], "is not a time of day"),
-        (["reboot", "node1", "--at", "2020-01-01 00:00"], "is past: this machine's clock says"),
+        (["reboot", "node1", "--at", "2020-01-01 00:00"], "is in the past: this machine's clock says"),
         (["reboot", "node1", "--at", "2999-01-01 00:00"], "is more than a day away"),
     ],
 )

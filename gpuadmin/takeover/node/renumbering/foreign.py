@@ -68,7 +68,7 @@ def _lines(mount: Mount, site: Collection[str], people: Sequence[Renumbering]) -
         found = _servers(mount)
         if not found & set(site):
             server = quoted(min(found, default=mount.source))[1:-1]
-            yield f"{where}: {server} is no host of this site: what is there keeps the old numbers, renumber it there"
+            yield f"{where}: {server} is not a host of this site: what is there keeps the old numbers; renumber there"
 
 
 def _servers(mount: Mount) -> set[str]:
