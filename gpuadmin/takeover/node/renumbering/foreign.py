@@ -23,7 +23,7 @@ _OWNER = re.compile(r"(?:^|,)([ug]id)=([0-9]{1,10})(?=,|\Z)")
 def describe_foreign(table: Sequence[Mount], site: Collection[str], people: Sequence[Renumbering]) -> list[str]:
     """Given what is mounted, and names and addresses of the site's hosts, return what keeps people's old numbers.
 
-    For example, `/nfs (nas:/homes): nas is no host of this site: …`.
+    For example, `/nfs (nas:/homes): nas is not a host of this site: …`.
     """
     uppermost = {mount.point: mount for mount in table}  # one hides what was there
     lines = [line for mount in uppermost.values() for line in _lines(mount, site, people)]
