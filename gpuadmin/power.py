@@ -149,7 +149,7 @@ def _steps(action: Action, going: Sequence[Target], servers: Sequence[Target]) -
     return [step for step in steps if step.hosts]
 
 
-def moment(text: str, now: datetime) -> datetime:
+def parse_time(text: str, now: datetime) -> datetime:
     """Given `HH:MM` or `YYYY-MM-DD HH:MM` and the time, return when that is: within a day. Raises ConfigError."""
     try:
         if re.fullmatch(r"\d{1,2}:\d{2}", text):

@@ -33,7 +33,7 @@ from gpuadmin.promotion import (
     find_left,
     find_refusal,
     find_uids,
-    moment,
+    local_time,
 )
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
@@ -72,7 +72,7 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
         if choice.homes:
             run = run.then(_announce(session, choice, [one for one in serves.known if one != name]))
         wrote = host.variables.get("homes_read_only") is True and not read_only
-        message = [text.format(time=moment(choice.newest)) for text in NOTICE.values() if choice.homes]
+        message = [text.format(time=local_time(choice.newest)) for text in NOTICE.values() if choice.homes]
         message += [READ_ONLY] if read_only else [WRITES] if wrote else []
         secret, secrets, asked = gather(session)
         if secrets:
@@ -85,7 +85,7 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
 
 
 def _find(session: Session, name: str) -> tuple[Host, Host]:
-    """The host that is to serve, and the one that is to serve no more. Raises ConfigError."""
+    """Return the host that is to serve, and the one that serves until now. Raises ConfigError."""
     site, wanted = session.site, session.site.settings.homes.server
     (host,) = site.inventory.named([name])
     group = "backup" if "storage" in host.groups else "storage"
@@ -100,7 +100,7 @@ def _find(session: Session, name: str) -> tuple[Host, Host]:
 
 
 def _describe_former(session: Session, old: Host, message: str = "", absent: str = "") -> dict[str, Any]:
-    """What hosts get to know of the one that serves no more. `absent`: its name, where it does not answer."""
+    """What hosts are told of the one that serves no more. `absent`: its name, if it does not answer."""
     above = Cluster(session.site.settings, session.site.inventory.hosts).beside_homes
     former = {"server": old.cluster_address, "above": str(above), "message": message, "absent": absent}
     return {"gpuadmin_former": former}
@@ -173,7 +173,7 @@ def _plan(session: Session, host: Host, old: Host, serves: Answers, choice: Choi
 def _announce(session: Session, choice: Choice, nodes: Sequence[str]) -> RunResult:
     """Have people read of it when they log in."""
     site, today, record = session.site, date.today(), Announcements.of(session.site.directory)
-    texts = {one: text.format(time=moment(choice.newest)) for one, text in NOTICE.items()}
+    texts = {one: text.format(time=local_time(choice.newest)) for one, text in NOTICE.items()}
     announcement = record.kept(compose(texts, [*texts], None, today + timedelta(days=_DAYS), nodes, today))
     record.add(announcement, who())
     entries = record.entries(nodes, site.settings.name, today, more=[announcement])

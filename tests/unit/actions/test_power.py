@@ -16,7 +16,7 @@ from gpuadmin.actions.shared.queue import make_mark
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.common.waiting import FULL
 from gpuadmin.errors import ConfigError
-from gpuadmin.power import Target, choose_idle, decide, moment
+from gpuadmin.power import Target, choose_idle, decide, parse_time
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Cli
 from tests.support.sites import make_site
@@ -81,12 +81,12 @@ def test_what_keeps_a_node(report: dict[str, Any], waits: bool, reason: str | No
 
 def test_a_time() -> None:
     now = datetime(2026, 11, 27, 17, 0, 30)
-    assert moment("17:30", now) == datetime(2026, 11, 27, 17, 30)
-    assert moment("17:00", now) == datetime(2026, 11, 28, 17, 0)
-    assert moment("2026-11-28 02:00", now) == moment("2026-11-28T02:00", now) == datetime(2026, 11, 28, 2, 0)
+    assert parse_time("17:30", now) == datetime(2026, 11, 27, 17, 30)
+    assert parse_time("17:00", now) == datetime(2026, 11, 28, 17, 0)
+    assert parse_time("2026-11-28 02:00", now) == parse_time("2026-11-28T02:00", now) == datetime(2026, 11, 28, 2, 0)
     for wrong in ("25:00", "soon", "2026-11-27 16:00", "2026-11-29 02:00", ""):
         with pytest.raises(ConfigError, match="--at"):
-            moment(wrong, now)
+            parse_time(wrong, now)
 
 
 class Cluster:
