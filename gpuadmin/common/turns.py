@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuadmin.common.text import clock
-
 from .mail.message import one_line
+from .text import clock
 
 KINDS = ("begun", "ends", "ended", "lost")
 MOST_LINES = 40  # of a mail

@@ -6,7 +6,7 @@ import time
 import unicodedata
 from collections.abc import Mapping
 
-from gpuadmin.common.text import clock
+from ..common.text import clock
 
 _LONGEST = 200  # characters of a name; a container's may have more
 _UNITS: Mapping[str, tuple[str, ...]] = {"en": ("s", "min", "h", "d"), "ko": ("초", "분", "시간", "일")}

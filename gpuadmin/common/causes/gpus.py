@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuadmin.common.text import clock
-
 from ..records.diagnosis import RegisteredPerson as Person
-from ..text import counted
+from ..text import clock, counted
 from .cause import HINDERS, NOTE, STOPS, Cause, Facts, Row, Table, Text, Thing, tell_admins
 
 _LIST = "gpuadmin list-gpus --limit HOSTS"

@@ -290,7 +290,8 @@ def _perform(
         return not _failed(run)
 
     # beside the time that the host has for any boot, which the inventory may set
-    more = {"gpuadmin_more_seconds": _count_files(seen) // FILES_PER_SECOND}
+    most = max((int(answer.get("seen", 0)) for answer in seen.values()), default=0)
+    more = {"gpuadmin_more_seconds": most // FILES_PER_SECOND}
     run, _ = go(session, boot.request, boot.queue, boot.decision, begin=arm, more=more)
     boot.queue.left(run)
     after = Answers() if _failed(run) else _look_again(session, booted)
@@ -331,11 +332,6 @@ class Boot:
     request: PowerRequest
     decision: Decision
     queue: Away
-
-
-def _count_files(seen: Mapping[str, Any]) -> int:
-    """How many entries the host has that has the most."""
-    return max((int(answer.get("seen", 0)) for answer in seen.values()), default=0)
 
 
 def _boot(session: Session, names: Sequence[str], force: bool) -> Boot:
