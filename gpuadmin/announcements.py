@@ -118,7 +118,7 @@ def compose(
         # guard: an announcement that is over is refused
         or until < today
     ):
-        wrong = "is past: today or a later day" if until < today else f"is before --from {first}"
+        wrong = "is in the past: name today or a later day" if until < today else f"is before --from {first}"
         raise ConfigError(f"--until {until}: {wrong}")
     clean = {language: _clean(language, texts[language]) for language in languages}
     name = _name(

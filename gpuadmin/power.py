@@ -149,7 +149,7 @@ def _steps(action: Action, going: Sequence[Target], servers: Sequence[Target]) -
     return [step for step in steps if step.hosts]
 
 
-def moment(text: str, now: datetime) -> datetime:
+def parse_time(text: str, now: datetime) -> datetime:
     """Given `HH:MM` or `YYYY-MM-DD HH:MM` and the time, return when that is: within a day. Raises ConfigError."""
     try:
         if re.fullmatch(r"\d{1,2}:\d{2}", text):
@@ -163,7 +163,7 @@ def moment(text: str, now: datetime) -> datetime:
         ) from None
     if wanted <= now:
         raise ConfigError(
-            f"--at {text}: is past: this machine's clock says {now:%Y-%m-%d %H:%M}", hint="name a time in the future"
+            f"--at {text}: is in the past: this machine's clock says {now:%Y-%m-%d %H:%M}", hint="name a later time"
         )
     if wanted > now + timedelta(days=1):
         raise ConfigError(

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gpuadmin.answers import Answers
-from gpuadmin.common.text import counted, listed
+from gpuadmin.common.text import clock, counted, listed
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import Site
 from gpuadmin.config.schema import Settings
@@ -47,19 +47,19 @@ class Choice:
         return max((self.times[one] for one in self.homes.values()), default="")
 
     def lines(self) -> list[str]:
-        """From when whose copy is: a line for each copy."""
+        """Return a line for each copy: when it was made, and whose homes it has."""
         found = []
         for copy in sorted({*self.homes.values()}, reverse=True):
             names = sorted(name for name, one in self.homes.items() if one == copy)
             weak = [name for name in names if name in self.unverified]
             read = f"; not verified since it came, or damaged since: {listed(weak)}" if weak else ""
-            found.append(f"{counted(len(names), 'home')} as of {moment(self.times[copy])}: {listed(names)}{read}")
+            found.append(f"{counted(len(names), 'home')} as of {local_time(self.times[copy])}: {listed(names)}{read}")
         return found
 
 
-def moment(stamp: str) -> str:
-    """`2026-12-21T01:02:03Z` by this machine's clock."""
-    return f"{datetime.fromisoformat(stamp).astimezone():%Y-%m-%d %H:%M}"
+def local_time(stamp: str) -> str:
+    """Given `2026-12-21T01:02:03Z`, return the time by this machine's clock."""
+    return clock(datetime.fromisoformat(stamp).timestamp())
 
 
 def choose(
@@ -100,7 +100,7 @@ def find_uids(site: Site) -> dict[str, int] | None:
 
 
 def find_end(now: datetime) -> str:
-    """From when no copy can be, given the time in UTC: clocks differ."""
+    """Given the time in UTC, return the latest time that a copy can be from: clocks differ."""
     return f"{now + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -110,7 +110,8 @@ def _rank(created: str, end: str) -> tuple[bool, str]:
 
 
 def find_refusal(host: Host, old: Host, copies: Answers, serves: Answers) -> str:
-    """Why it is not done; or empty. `copies`: what hosts say of backups. `serves`: what they have of the old one's."""
+    """Why a host is not promoted; or empty. `copies`: what hosts say of backups. `serves`: what they have of the old
+    host's."""
     unknown = {**copies.unknown, **serves.unknown}
     if host.name in unknown:  # guard: a host that cannot say whether the old one serves takes nothing over
         return f"{host.name}: {unknown[host.name]}"
@@ -132,7 +133,7 @@ def _way_out(old: Host, copies: Answers) -> str:
 
 def find_left(settings: Settings, old: Host) -> list[str]:
     """What does not come along, of what the site has there."""
-    left = [f"what was saved after these copies, the attic, and backups that are no copies are on {old.name} alone"]
+    left = [f"what was saved after these copies, the attic, and backups that are not copies are on {old.name} alone"]
     left += [f"/shared/{one.name} has no backup (shared): it is away" for one in settings.shared if not one.backup]
     if settings.images.server in (None, old.name):
         left.append(f"images are on {old.name}: nodes go on with theirs, gpuadmin build-image makes new ones")

@@ -124,7 +124,7 @@ def _stamp(now: datetime, runs: Path) -> str:
     stamp = f"{now:%Y%m%dT%H%M%S}"
     newest = max((directory.name[: len(stamp)] for directory in _directories(runs)), default="")
     if newest > stamp:
-        with suppress(ValueError, OverflowError):  # it is no time, or the last one that there is
+        with suppress(ValueError, OverflowError):  # it is not a time, or the last one that there is
             stamp = f"{datetime.strptime(newest, '%Y%m%dT%H%M%S') + timedelta(seconds=1):%Y%m%dT%H%M%S}"
     return stamp
 

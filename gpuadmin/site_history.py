@@ -21,7 +21,7 @@ from gpuadmin import records
 from gpuadmin.ansible.connections import command_line, require_ssh
 from gpuadmin.ansible.events import unreachable_message
 from gpuadmin.common.text import counted
-from gpuadmin.config.inventory import Host
+from gpuadmin.config.inventory import Host, find_storage
 from gpuadmin.config.load import Site
 from gpuadmin.config.private_key import public_blob
 from gpuadmin.config.schema import Settings
@@ -46,8 +46,7 @@ def is_shared(settings: Settings) -> bool:
 
 def find_keeper(site: Site) -> Host | None:
     """The storage host that keeps the site's lock and records; None where they are each machine's own."""
-    storage, named = site.inventory.group("storage"), site.settings.homes.server
-    return next((one for one in storage if named in (None, one.name)), None) if is_shared(site.settings) else None
+    return find_storage(site.inventory.hosts, site.settings.homes.server) if is_shared(site.settings) else None
 
 
 def declared_account(site: Site) -> str | None:

@@ -13,7 +13,7 @@ from gpuadmin.actions.shared.mails import Post, plan_letters, preview_document, 
 from gpuadmin.actions.shared.welcome import Welcomes, mail_those_with_account, welcomes
 from gpuadmin.common.text import counted
 from gpuadmin.config.registry import RegistryFile
-from gpuadmin.config.schema import Settings, User
+from gpuadmin.config.schema import User
 from gpuadmin.errors import ExitCode
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish, nothing, report
@@ -41,7 +41,8 @@ def add_user(
         requests = read_people(source) if source else [accounts.request({"name": name, **given}) for name in names]
         site = session.site
         # made before any host is asked, so that missing mail settings are reported at once
-        post = Post.of(session, mail) if (_by_setting(site.settings) if send is None else send) else None
+        welcome = site.settings.mail is not None and site.settings.mail.welcome
+        post = Post.of(session, mail) if (welcome if send is None else send) else None
         options_of = {} if source else {"uid": "--uid", "keys": "--key"}
         registry = accounts.add(site.registry, site.settings, requests, arguments=options_of)
         new = [request.name for request in requests if site.registry.find(request.name) is None]
@@ -84,10 +85,6 @@ def _asks_all(session: Session) -> bool:
     """Whether a look at all that is concerned answers, too, which uids are taken."""
     storage = [host.name for host in session.site.inventory.group("storage")]
     return session.check and bool(storage) and set(storage) <= set(session.named("storage"))
-
-
-def _by_setting(settings: Settings) -> bool:
-    return settings.mail is not None and settings.mail.welcome
 
 
 def _preview(session: Session, found: Welcomes, post: Post, mail: MailOptions) -> int:

@@ -56,7 +56,7 @@ def bootstrap(options: Options, names: Sequence[str], entrance: Entrance, *, uid
             variables["bootstrap_home"] = home
         keys = pin(session, hosts)
         absent = {
-            name: HostResult("unreachable", message=_no_key(key))
+            name: HostResult("unreachable", message=key["message"] or _UNPINNED)
             for name, key in keys.items()
             if not _usable(session, key)
         }
@@ -102,10 +102,6 @@ def _advice(hosts: Mapping[str, HostResult]) -> str | None:
 def _usable(session: Session, key: dict[str, str | None]) -> bool:
     """Whether a host is asked anything: it has answered, and its key is pinned; a check pins none."""
     return key["state"] == "pinned" or (key["state"] == "new" and not session.check)
-
-
-def _no_key(key: dict[str, str | None]) -> str:
-    return key["message"] or _UNPINNED
 
 
 def _plan(session: Session, found: dict[str, HostResult]) -> PlanBuilder:

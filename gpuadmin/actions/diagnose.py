@@ -14,6 +14,7 @@ from gpuadmin.answers import Answers
 from gpuadmin.common.causes.cause import HINDERS, NOTE, STOPS, UNKNOWN, Cause
 from gpuadmin.common.text import size_words
 from gpuadmin.config.fields import USER_NAME
+from gpuadmin.config.inventory import find_storage
 from gpuadmin.config.yamlfile import write_new
 from gpuadmin.console import agree, echo
 from gpuadmin.diagnosis.bundle import make_files, pack_archive
@@ -135,10 +136,10 @@ def _bundle(session: Session, path: Path, name: str | None, found: list[Cause], 
 def _asked(session: Session, name: str | None, no_trial: str | None) -> Asked:
     """The person who is asked about, and where this site has homes."""
     site = session.site
-    storage = next((one.name for one in site.inventory.group("storage")), None)
+    storage = find_storage(site.inventory.hosts, site.settings.homes.server)
     directory = site.settings.accounts.source == "directory"
     return Asked(
-        name, site.registry.registry, date.today(), site.settings.homes.server or storage or "STORAGE",
+        name, site.registry.registry, date.today(), "STORAGE" if storage is None else storage.name,
         site.settings.homes.export, directory, no_trial,
     )  # fmt: skip
 

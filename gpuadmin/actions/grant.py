@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any
 
 from gpuadmin.accounts.requests import known
-from gpuadmin.actions.shared.grants import clock, gpu_words, look
+from gpuadmin.actions.shared.grants import gpu_words, look
 from gpuadmin.actions.shared.queue import away, controller, way_back
 from gpuadmin.answers import Answers
-from gpuadmin.common.text import as_fields, counted, listed
+from gpuadmin.common.text import as_fields, clock, counted, listed
 from gpuadmin.config.queue import takes_jobs
 from gpuadmin.errors import ConfigError, HostFailedError, RefusedError
 from gpuadmin.options import Options

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from gpuadmin.actions.shared.grants import clock, gpu_words, look
+from gpuadmin.actions.shared.grants import gpu_words, look
 from gpuadmin.actions.shared.now import plain_table
 from gpuadmin.actions.shared.prometheus import Prometheus
 from gpuadmin.common.given import DAY, Given, past
 from gpuadmin.common.queries import first_measured
+from gpuadmin.common.text import clock
 from gpuadmin.display import make_console
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish, report

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 
 from gpuadmin.accounts.requests import known
-from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, preview_document, show_letters
 from gpuadmin.actions.shared.now import age, plain_table
 from gpuadmin.actions.shared.prometheus import Prometheus
@@ -20,7 +19,7 @@ from gpuadmin.common.idle import Idle, idle, jobs, spans, ungranted
 from gpuadmin.common.mail.deliver import Delivery
 from gpuadmin.common.mail.ledger import State
 from gpuadmin.common.queries import idle as query_idle
-from gpuadmin.common.text import counted, listed
+from gpuadmin.common.text import clock, counted, listed
 from gpuadmin.display import make_console
 from gpuadmin.errors import ExitCode
 from gpuadmin.mail.idling import plan_idle, terminal_words

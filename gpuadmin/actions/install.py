@@ -21,7 +21,7 @@ from gpuadmin.ansible import connections
 from gpuadmin.common.records.installs import MAC
 from gpuadmin.common.text import counted, size_words
 from gpuadmin.config.find import find_site
-from gpuadmin.config.inventory import Host
+from gpuadmin.config.inventory import Host, find_storage
 from gpuadmin.config.known_hosts import known_as, read_known_hosts, with_lines
 from gpuadmin.config.load import load_site
 from gpuadmin.config.yamlfile import write_atomically
@@ -164,12 +164,12 @@ def _write(session: Session, host: Host, login: Mapping[str, str], order: Mappin
 def _choose_server(session: Session) -> str:
     """The storage host that has the images. Raises ConfigError where the site has none, or names another host."""
     require_storage(session)
-    names = [host.name for host in session.site.inventory.group("storage")]
-    server = session.site.settings.images.server or names[0]
-    if server not in names:
-        why = f"gpuadmin.yml: images.server: '{server}' is not a host of group storage"
+    named = session.site.settings.images.server
+    server = find_storage(session.site.inventory.hosts, named)
+    if server is None or "storage" not in server.groups:
+        why = f"gpuadmin.yml: images.server: '{named}' is not a host of group storage"
         raise ConfigError(why, hint="name one of that group")
-    return server
+    return server.name
 
 
 def _require_mac(option: str, mac: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gpuadmin.actions.shared.accounts import require_known_name
@@ -70,10 +70,6 @@ def rows(run: RunResult, user: str | None, settings: Settings, asked: Sequence[s
     return {"backups": found, "unknown": dict(answers.unknown)}
 
 
-def _of_queue(home: Mapping[str, Any] | None) -> str:
-    return "–" if home is None else "verified" if home["verified"] else "yes"
-
-
 def _show(result: dict[str, Any], user: str | None) -> None:
     console = make_console(json=False)
     unknown = [f"{host}: which backups it has is not known: {reason}" for host, reason in result["unknown"].items()]
@@ -88,7 +84,8 @@ def _show(result: dict[str, Any], user: str | None) -> None:
     table = make_table("Backup", "Host", *numbers, *(["Queue"] if queue else []), "Until", right=numbers)
     table.columns[0].no_wrap = True  # --from takes the whole name: one that is cut short cannot be copied
     for row in result["backups"]:
-        homes = [home for name, home in row["homes"].items() if name != QUEUE]
+        homes, copy = [home for name, home in row["homes"].items() if name != QUEUE], row["homes"].get(QUEUE)
+        saved = "–" if copy is None else "verified" if copy["verified"] else "yes"
         table.add_row(
             row["name"],
             row["host"],
@@ -96,7 +93,7 @@ def _show(result: dict[str, Any], user: str | None) -> None:
             str(sum(1 for home in homes if home["verified"])),
             str(sum(home["files"] for home in homes)),
             size_words(sum(home["bytes"] for home in homes)),
-            *([_of_queue(row["homes"].get(QUEUE))] if queue else []),
+            *([saved] if queue else []),
             row["until"] or "newer ones come",
         )
     console.print(table)

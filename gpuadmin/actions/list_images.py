@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from gpuadmin.actions.shared.images import facts, in_store, variables
-from gpuadmin.common.text import counted, size_words
+from gpuadmin.common.text import clock, counted, size_words
 from gpuadmin.console import echo
 from gpuadmin.display import make_console, make_table
 from gpuadmin.errors import ExitCode
@@ -78,7 +77,7 @@ def _show(found: Facts) -> None:
         )
         table.add_row(
             name,
-            f"{datetime.fromtimestamp(manifest['created']):%Y-%m-%d %H:%M}",
+            clock(manifest["created"]),
             str(manifest["by"]),
             (manifest["parent"] or {"name": "—"})["name"],
             counts,
@@ -118,7 +117,7 @@ def _remarks(node: Mapping[str, Any]) -> list[str]:
 def describe(manifest: Mapping[str, Any]) -> list[str]:
     """Given a manifest, return lines for people."""
     parent = manifest["parent"]
-    built = f"{datetime.fromtimestamp(manifest['created']):%Y-%m-%d %H:%M}"
+    built = clock(manifest["created"])
     system = f"{manifest['distribution']} {manifest['version']}, {manifest['machine']}, kernel {manifest['kernel']}"
     lines = [
         f"{manifest['name']}: {system}",

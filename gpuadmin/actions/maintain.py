@@ -12,9 +12,9 @@ from datetime import date, datetime
 from subprocess import Popen
 
 from gpuadmin.actions.announce import Announcing, announce, list_announcements, remove, take_back
-from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.windows import release
 from gpuadmin.announcements import Announcement, Announcements, Window
+from gpuadmin.common.text import clock
 from gpuadmin.config.fields import plain_text
 from gpuadmin.errors import ConfigError, ExitCode, RefusedError
 from gpuadmin.lock import HANDED_ON
@@ -35,7 +35,7 @@ def maintain(
     Returns the exit code."""
     begin, until = (_parse_time(option, one) for option, one in zip(("--from", "--until"), times, strict=True))
     if not time.time() < until > begin:
-        raise ConfigError("--until is before --from, or past")
+        raise ConfigError("--until is before --from, or in the past")
     try:
         window = Window(begin, until, plain_text(reason), tuple(verb))
     except ValueError as error:
@@ -56,7 +56,7 @@ def _parse_time(option: str, text: str) -> int:
     try:
         return int(datetime.fromisoformat(text).timestamp())
     except (ValueError, OverflowError):
-        raise ConfigError(f"{option} {text!r} is no time", hint="write it as '2026-11-28 18:00'") from None
+        raise ConfigError(f"{option} {text!r} is not a time", hint="write it as '2026-11-28 18:00'") from None
 
 
 def begin_due(options: Options) -> int:

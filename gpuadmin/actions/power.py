@@ -30,13 +30,13 @@ from gpuadmin.session import Session, opened
 PASSWORD_VARIABLE = "GPUADMIN_BMC_PASSWORD"
 #: Seconds for a host to go by itself, and to come.
 SECONDS = {"off": 300, "on": 900}
-UNSAID = {"state": "unknown", "answers": True, "problem": "the host that was to ask its BMC does not say"}
+UNREPORTED = {"state": "unknown", "answers": True, "problem": "the host that was to ask its BMC says nothing of it"}
 
 
 @dataclass(frozen=True)
 class Bmcs:
     """The BMCs of the hosts that are meant. `order`: what the host `asker` is told of each; `seen`: what it found.
-    `answering`: whether who is to be cut off is so also where they answer by then."""
+    `answering`: whether hosts are cut off even if they answer by then."""
 
     session: Session
     order: Mapping[str, Mapping[str, Any]]
@@ -80,7 +80,9 @@ def power(options: Options, action: str, patterns: Sequence[str], *, hard: bool,
         targets, order, odd = _find(session, patterns, strict=action != "status")
         bmcs = replace(_ask(session, order, () if action == "status" else order), answering=hard)
         if action == "status":
-            bmcs = replace(bmcs, seen={**bmcs.seen, **{name: {**UNSAID, "problem": why} for name, why in odd.items()}})
+            bmcs = replace(
+                bmcs, seen={**bmcs.seen, **{name: {**UNREPORTED, "problem": why} for name, why in odd.items()}}
+            )
             run = RunResult({name: HostResult("failed" if one["problem"] else "ok") for name, one in bmcs.seen.items()})
             return report(session, run, {"asked_from": bmcs.asker, "hosts": bmcs.seen}, show=lambda: _show(bmcs))
         left = {one.name: "no bmc in the inventory" for one in targets if one.name not in order}
@@ -97,7 +99,7 @@ def power(options: Options, action: str, patterns: Sequence[str], *, hard: bool,
         coming = [one for one in targets if action != "off" and one.name not in {*left, *up}]
         steps = [step for serves in (True, False) if (step := [one.name for one in coming if one.serves == serves])]
         for number, names in enumerate(steps, start=1 + len(decision.steps) + bool(cut)):
-            builder.add_all(names, [f"{number}. is switched on, until ssh answers"])
+            builder.add_all(names, [f"{number}. is switched on; waits until ssh answers"])
         for name, why in left.items():
             builder.warn(f"{name} is left out: {why}")
         if not session.plan(replace(builder.build(), destroys=bool(cut))):
@@ -198,7 +200,9 @@ def _ask(session: Session, order: Mapping[str, Mapping[str, Any]], without: Coll
             answers, run = bmcs.ask(asker, [*order], "")
             session.whole(run)
             if asker in answers.known:
-                return replace(bmcs, asker=asker, seen={one: answers.known[asker].get(one, UNSAID) for one in order})
+                return replace(
+                    bmcs, asker=asker, seen={one: answers.known[asker].get(one, UNREPORTED) for one in order}
+                )
             silent |= answers.unknown
     why = ", ".join(f"{name} ({reason})" for name, reason in silent.items()) or "it is in storage, monitor or backup"
     raise UnreachableError(f"no host can ask the BMCs: {why}", hint="bmc.via in gpuadmin.yml names one, such as a node")

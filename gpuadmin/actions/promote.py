@@ -33,7 +33,7 @@ from gpuadmin.promotion import (
     find_left,
     find_refusal,
     find_uids,
-    moment,
+    local_time,
 )
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
@@ -43,7 +43,7 @@ _DAYS = 14  # for which people read of it at login
 
 
 def promote(options: Options, name: str, *, read_only: bool) -> int:
-    """Have it served by the host of that name. Returns the exit code."""
+    """Serve the homes from the host of that name. Returns the exit code."""
     with opened("promote", options) as session:
         host, old = _find(session, name)
         goes_on = "storage" in host.groups  # an earlier run has come as far as the inventory, or people only read
@@ -58,7 +58,7 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
         request = {"gpuadmin_promote": order, "gpuadmin_promote_tasks": "promote"}
         held = {node: one.get("held", {}) for node, one in serves.known.items()}
         result = {**order, "without": dict(choice.without), "newer": dict(choice.newer), "held": held}
-        makes = [] if goes_on else [name]  # homes that are served are not made anew
+        makes = [] if goes_on else [name]  # homes that are served are not made again
         session.predict("promote", makes, request)
         session.confirm()  # guard: homes are served from elsewhere once that is confirmed
         run = session.run("promote", makes, request, check=session.check)
@@ -72,7 +72,7 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
         if choice.homes:
             run = run.then(_announce(session, choice, [one for one in serves.known if one != name]))
         wrote = host.variables.get("homes_read_only") is True and not read_only
-        message = [text.format(time=moment(choice.newest)) for text in NOTICE.values() if choice.homes]
+        message = [text.format(time=local_time(choice.newest)) for text in NOTICE.values() if choice.homes]
         message += [READ_ONLY] if read_only else [WRITES] if wrote else []
         secret, secrets, asked = gather(session)
         if secrets:
@@ -85,12 +85,12 @@ def promote(options: Options, name: str, *, read_only: bool) -> int:
 
 
 def _find(session: Session, name: str) -> tuple[Host, Host]:
-    """The host that is to serve, and the one that is to serve no more. Raises ConfigError."""
+    """Return the host that is to serve, and the one that serves until now. Raises ConfigError."""
     site, wanted = session.site, session.site.settings.homes.server
     (host,) = site.inventory.named([name])
     group = "backup" if "storage" in host.groups else "storage"
     old = [one for one in site.inventory.group(group) if one != host]
-    if len(old) != 1 or not {"storage", "backup"} & {*host.groups} or wanted not in (None, name):
+    if len(old) != 1 or not host.serves or wanted not in (None, name):
         need = "it must be in the group backup, one other host in storage, and homes.server (gpuadmin.yml) name none"
         raise ConfigError(f"{name} cannot be promoted: {need}", hint=f"see {the_page('promote')}")
     # guard: a host that serves by itself, and was not promoted, changes no places of copies
@@ -100,9 +100,9 @@ def _find(session: Session, name: str) -> tuple[Host, Host]:
 
 
 def _describe_former(session: Session, old: Host, message: str = "", absent: str = "") -> dict[str, Any]:
-    """What hosts get to know of the one that serves no more. `absent`: its name, where it does not answer."""
-    above = str(Path(str(session.site.settings.homes.export)).parent)
-    former = {"server": old.cluster_address, "above": above, "message": message, "absent": absent}
+    """What hosts are told of the one that serves no more. `absent`: its name, if it does not answer."""
+    above = Cluster(session.site.settings, session.site.inventory.hosts).beside_homes
+    former = {"server": old.cluster_address, "above": str(above), "message": message, "absent": absent}
     return {"gpuadmin_former": former}
 
 
@@ -141,21 +141,21 @@ def _edit(session: Session, host: Host, old: Host, *, read_only: bool) -> YamlFi
         groups = {one.name: {*one.groups} & {"storage", "backup"} for one in load_inventory(Path(place)).hosts}
     # guard: an inventory that would name two storage hosts is not written
     if (groups[host.name], groups[old.name]) != ({"storage"}, {"backup"}):
-        words = f"{host.name} would not be in storage alone, and {old.name} in backup alone, by {HOSTS_FILE}"
-        raise ConfigError(f"inventory/: {words}", hint="write that by hand where it is said; then run this again")
+        words = f"with {HOSTS_FILE} changed, {host.name} is not in storage alone, or {old.name} not in backup alone"
+        raise ConfigError(f"inventory/: {words}", hint="move them by hand, where their groups are; then run this again")
     return None if edited.data == file.data else edited
 
 
 def _plan(session: Session, host: Host, old: Host, serves: Answers, choice: Choice, *, read_only: bool) -> None:
     name = host.name
     builder = PlanBuilder(f"Serve the homes of {session.site.settings.name} from {name}, not from {old.name}")
-    builder.add_all([name], [*choice.lines(), f"serves them: people can {'read' if read_only else 'read and write'}"])
+    builder.add_all([name], [*choice.lines(), f"serve them: people can {'read' if read_only else 'read and write'}"])
     builder.add("site", f"{HOSTS_FILE}: {name} is in storage, {old.name} in backup")
     for node, found in serves.known.items():
         if node != name:
             builder.add(node, "mounts them from there without a reboot; people are told")
         for person, ones in found.get("held", {}).items():
-            builder.warn(f"{node}: {person} has files open by {listed(ones)}: they end with errors, or hang")
+            builder.warn(f"{node}: {person} has files open by {listed(ones)}: programs get errors, or hang")
     for person, why in sorted(choice.without.items()):
         builder.warn(f"{person} begins with an empty home: {why}")
     for person, backup in sorted(choice.newer.items()):
@@ -173,7 +173,7 @@ def _plan(session: Session, host: Host, old: Host, serves: Answers, choice: Choi
 def _announce(session: Session, choice: Choice, nodes: Sequence[str]) -> RunResult:
     """Have people read of it when they log in."""
     site, today, record = session.site, date.today(), Announcements.of(session.site.directory)
-    texts = {one: text.format(time=moment(choice.newest)) for one, text in NOTICE.items()}
+    texts = {one: text.format(time=local_time(choice.newest)) for one, text in NOTICE.items()}
     announcement = record.kept(compose(texts, [*texts], None, today + timedelta(days=_DAYS), nodes, today))
     record.add(announcement, who())
     entries = record.entries(nodes, site.settings.name, today, more=[announcement])

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.now import plain_table
 from gpuadmin.actions.shared.queue import RESUME, controller, gpuless_words, look, way_back
 from gpuadmin.answers import Answers
-from gpuadmin.common.text import listed
+from gpuadmin.common.text import clock, listed
 from gpuadmin.display import make_console, show_table
 from gpuadmin.options import Options
 from gpuadmin.outcome import report

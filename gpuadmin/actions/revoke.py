@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuadmin.actions.shared.grants import clock, gpu_words, look
+from gpuadmin.actions.shared.grants import gpu_words, look
 from gpuadmin.actions.shared.queue import controller
 from gpuadmin.answers import Answers
+from gpuadmin.common.text import clock
 from gpuadmin.config.load import Site
 from gpuadmin.config.queue import there
 from gpuadmin.errors import ConfigError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
-from datetime import time as clock
 
 from gpuadmin.actions.shared.now import plain_table
 from gpuadmin.actions.shared.pages import write_marked
@@ -21,6 +20,7 @@ from gpuadmin.common.queries import (
     project_seconds,
     seconds_by_holder,
 )
+from gpuadmin.common.text import clock
 from gpuadmin.common.usage import Measured, Usage, bought, format_csv, sum_projects, total, usage
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.schema import Term
@@ -60,7 +60,7 @@ class Span:
         begin = (self.end or now) - self.days * 86400
         if measured is None or measured - begin <= _LATE:
             return self.words
-        return f"{self.words}, measured since {datetime.fromtimestamp(measured):%Y-%m-%d %H:%M}"
+        return f"{self.words}, measured since {clock(measured)}"
 
 
 def choose_span(asked: Asked, term: Term | None, today: date) -> Span:
@@ -80,7 +80,7 @@ def choose_span(asked: Asked, term: Term | None, today: date) -> Span:
         return Span("The last day" if asked.days == 1 else f"The last {asked.days} days", asked.days)
     if first > last:
         raise ConfigError(f"{first} is yet to come", hint="nothing was measured of it: give an earlier day")
-    end = datetime.combine(last + timedelta(days=1), clock()).timestamp()
+    end = datetime.combine(last + timedelta(days=1), datetime.min.time()).timestamp()
     return Span(f"{name}{first} to {last}", (last - first).days + 1, end)
 
 

@@ -95,11 +95,11 @@ def restore_home(
 @click.option("--read-only", is_flag=True, help="People can read their homes, and not write, until the next promote.")
 @run_options(limit=False)
 def promote(host: str, read_only: bool, options: Options) -> int:
-    """Have the host of the second copies serve the homes, because the storage host is dead or cut off.
+    """Serve the homes from the host of the second copies, because the storage host is dead or cut off.
 
     The plan says how old each person's copy is, and what is newer elsewhere. The copies stay: homes are snapshots of
-    them. The inventory names the host as storage then, and the old one as backup; nodes mount again without a reboot.
-    Refused while the old one serves. If it is interrupted, run it again: it continues.
+    them. Afterwards the inventory has the host in storage and the old one in backup, and nodes mount again without a
+    reboot. It is refused while the old one serves. If it is interrupted, run it again: it continues.
     """
     from gpuadmin.actions.promote import promote
 

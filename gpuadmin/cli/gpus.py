@@ -104,7 +104,7 @@ def usage(
     if sum((days is not None, first is not None, term)) > 1:
         raise click.UsageError("--since, --from and --term: one of them")
     if last is not None and (first is None or last < first):
-        raise click.UsageError("--to goes with --from, and is no earlier day")
+        raise click.UsageError("--to goes with --from, and is the same day or a later one")
     if kind == "project":
         if page is not None:
             raise click.UsageError("--html: --by project has no page")

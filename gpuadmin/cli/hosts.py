@@ -144,10 +144,10 @@ def audit(hosts: tuple[str, ...], record: bool, labels: Path | None, options: Op
     First the boxes: place, owner and purpose as the inventory has them, and the chassis' serial number. Then GPUs,
     network cards and disks that moved, were swapped or vanished since --record; who is root, or could be, beside those
     whom the site declares; sshd's settings against audit.ssh of gpuadmin.yml; and private keys, tokens and the like
-    that others can read, by name and owner. It changes nothing on the hosts, and nothing of the site without --record.
+    that others can read, by name and owner. It changes nothing on the hosts and, without --record, nothing in the site.
 
     \b
-    gpuadmin audit --record     # once, and whenever what it says is meant
+    gpuadmin audit --record     # once, and whenever the changes that it shows are intended
     gpuadmin audit
     gpuadmin audit --labels labels.html     # name, place, owner, serial number, a QR code to the dashboard
 

@@ -19,7 +19,7 @@ from gpuadmin.options import MailOptions, Options
 @click.option("--serve", multiple=True, metavar="MAC", help="Boot this machine from the network; repeatable.")
 @click.option("--hours", type=WholeNumber(1, 24), help="With --serve: for how long.  [default: 2]")
 @click.option(
-    "--answers", metavar="DIR", type=click.Path(path_type=Path), help="Write answer files of installers there."
+    "--answers", metavar="DIR", type=click.Path(path_type=Path), help="Write answer files for installers there."
 )
 @click.option("--mac", metavar="MAC", help="A MAC address of the machine: another machine refuses.")
 @click.option(
@@ -34,7 +34,7 @@ def install(
     hours: int | None, answers: Path | None, mac: str | None, disk: str, address: str | None, network: tuple[str, ...],
     erase: str | None,
 ) -> int:  # fmt: skip
-    """Make an empty machine a node: boot it from the site's stick, and have one named disk written.
+    """Make an empty machine a node: boot it from the site's stick; gpuadmin then writes the one disk that you name.
 
     The stick writes nothing by itself. HOST is in the inventory. What is on the disk is shown, and you type the host's
     name before it is erased. If it is interrupted, run it again: it starts over.
@@ -49,7 +49,7 @@ def install(
 
     made = [stick is not None, bool(serve), answers is not None]
     if [host is not None, *made].count(True) != 1 or bool(host) != bool(mac):
-        what = "name a HOST and its --mac, which stands on the machine; or give one of --stick, --serve and --answers"
+        what = "name a HOST and its --mac (printed on the machine), or give one of --stick, --serve and --answers"
         raise click.UsageError(what)
     if any(made) and (disk or address or network or erase):
         raise click.UsageError("--disk, --address, --network and --erase go with HOST")
@@ -88,11 +88,11 @@ def install(
 def bootstrap(
     options: Options, names: tuple[str, ...], login: str, identity: Path | None, uid: int, home: str | None
 ) -> int:
-    """Make machines that one can log in to ready for gpuadmin.
+    """Prepare machines that you can log in to for gpuadmin.
 
     Shows and pins the host key, installs Python and sudo where they are missing, makes the admin account (admin.user)
-    with sudo and the public key of admin.ssh_key, and proves it by logging in. No login of anybody is taken away, and
-    password logins stay as they are. --ask-pass asks for the password of USER, --ask-become-pass for its sudo password.
+    with sudo and the public key of admin.ssh_key, and proves it by logging in. Nobody loses a login, and password
+    logins stay as they are. --ask-pass asks for the password of USER, --ask-become-pass for its sudo password.
     """
     from gpuadmin.actions.bootstrap import Entrance, bootstrap
 
@@ -135,15 +135,15 @@ def upgrade(hosts: tuple[str, ...], security: bool, options: Options) -> int:
 @click.option("--reason", metavar="TEXT", help="What for: everybody reads it.")
 @click.option("--move", metavar="ID", help="Move one to --from and --until; everybody is told.")
 @click.option("--cancel", metavar="ID", help="Call one off: jobs start again, and logins no longer show it.")
-@click.option("--begin", "now", metavar="ID", help="Its time has come: run its VERB; when that is done it is over.")
-@click.option("--due", is_flag=True, help="The same for one whose time has come, if nobody has begun it.")
+@click.option("--begin", "now", metavar="ID", help="Run the VERB of one whose time has come, and end it.")
+@click.option("--due", is_flag=True, help="The same for whichever is due, if nobody has begun it.")
 @mail_options
 @run_options()
 def maintain(
     options: Options, mail: MailOptions, hosts: str | None, words: tuple[str, ...], begin: str | None,
     until: str | None, reason: str | None, move: str | None, cancel: str | None, now: str | None, due: bool,
 ) -> int:  # fmt: skip
-    """Announce that nodes are maintained, and hold it: no job starts and no grant is given that would run into it.
+    """Announce maintenance of nodes, and keep its time free: no job and no grant begins that would run into it.
 
     HOSTS are nodes, or an Ansible pattern. People are told as by announce: by mail, at login and on the dashboard.
     Without HOSTS it shows everything that is announced. VERB is a verb of gpuadmin with its options.
@@ -162,7 +162,7 @@ def maintain(
             raise click.UsageError("--reason is empty: people read why")
         # a mistake in the verb's words is reported now, and not at the window's time
         if words and not parse_words(click.get_current_context(), words[0], ("--yes", *words[1:])):
-            raise click.UsageError(f"{words[0]} is no verb of gpuadmin")
+            raise click.UsageError(f"{words[0]} is not a verb of gpuadmin")
         return action.maintain(options, mail, (begin, until), hosts or "", reason or "", words, move)
     if begin or until or reason or mail != MailOptions():
         raise click.UsageError("which nodes? gpuadmin maintain [OPTIONS] HOSTS [-- VERB...]")
@@ -194,7 +194,7 @@ def reboot(hosts: tuple[str, ...], when_idle: bool, at: str | None, force: bool,
 @click.command("shutdown")
 @power_options
 @click.option("--idle", type=click.IntRange(min=1), metavar="N",
-              help="Only N nodes, of those that nobody is on, in turn.")  # fmt: skip
+              help="Only N nodes that nobody uses; nodes take turns.")  # fmt: skip
 @click.option("--place", metavar="TEXT", help="Only hosts whose place in the inventory contains this.")
 @run_options()
 def shutdown(
@@ -214,7 +214,7 @@ def shutdown(
     from gpuadmin.actions.shutdown import shutdown
 
     if idle is not None and (when_idle or at or force):
-        raise click.UsageError("--idle takes nodes that nobody is on: there is nobody to wait for or to send away")
+        raise click.UsageError("--idle takes nodes that nobody uses: there is nobody to wait for or to send away")
     return shutdown(options, hosts, when_idle=when_idle, at=at, force=force, idle=idle, place=place)
 
 

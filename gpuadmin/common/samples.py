@@ -32,13 +32,10 @@ def of_text(text: str, more: Mapping[str, str]) -> Iterator[Sample]:
             value = float(found[3])
         except ValueError:
             continue
-        labels = {name: re.sub(r"\\.", _unescaped, raw) for name, raw in _LABEL.findall(found[2] or "")}
+        pairs = _LABEL.findall(found[2] or "")
+        labels = {name: re.sub(r"\\.", lambda one: _ESCAPES.get(one[0], one[0]), raw) for name, raw in pairs}
         if math.isfinite(value):
             yield Sample(found[1], {**labels, **more}, value)
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    return _ESCAPES.get(match[0], match[0])
 
 
 def by(samples: Iterable[Sample], *names: str) -> dict[tuple[str, ...], float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,11 @@ def size_words(count: float) -> str:
             return counted(round(count), "byte") if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def clock(seconds: float) -> str:
+    """Given seconds since the epoch, return the time by this machine's clock: `2026-11-26 09:00`."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def listed(names: Sequence[str], most: int = 10) -> str:

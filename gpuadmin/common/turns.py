@@ -3,11 +3,11 @@ node is faulty. In English and Korean, for mails and a site's webhook. Pure."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .mail.message import one_line
+from .text import clock
 
 KINDS = ("begun", "ends", "ended", "lost")
 MOST_LINES = 40  # of a mail
@@ -29,7 +29,7 @@ ENDS: Mapping[str, tuple[str, str]] = {
 }
 _WORDS = {
     "en": {
-        "hello": "Hello,", "clock": "%Y-%m-%d %H:%M", "gpus": "GPUs: {0}, on {1}", "job": "job {0}{1}",
+        "hello": "Hello,", "gpus": "GPUs: {0}, on {1}", "job": "job {0}{1}",
         "tasks": " ({0} tasks)", "more": " and {0} more",
         "begun-subject": "Your GPUs are ready: {job}, on {nodes}",
         "begun": "{job}: your GPUs are ready until {end} ({gpus}). Log in there: ssh {node}",
@@ -48,7 +48,7 @@ _WORDS = {
         "The administrators of {1}",
     },
     "ko": {
-        "hello": "안녕하세요.", "clock": "%Y-%m-%d %H:%M", "gpus": "{1}의 GPU {0}개", "job": "작업 {0}{1}",
+        "hello": "안녕하세요.", "gpus": "{1}의 GPU {0}개", "job": "작업 {0}{1}",
         "tasks": "({0}개)", "more": " 외 {0}건",
         "begun-subject": "GPU를 받았습니다: {job}, {nodes}",
         "begun": "{job}: GPU를 받았습니다({gpus}, {end}까지). 접속: ssh {node}",
@@ -95,9 +95,6 @@ def line(turn: Turn, language: str, form: str = "") -> str:
     """A turn in one sentence or two; `form`: `-subject`, as the subject of a mail."""
     words, korean = _WORDS[language], language == "ko"
 
-    def clock(at: float | None) -> str:
-        return "?" if at is None else time.strftime(words["clock"], time.localtime(at))
-
     tasks = sum(number for _, number in turn.whys)
     whys = [f"{number} × {ENDS[why][korean]}" if tasks > 1 else ENDS[why][korean] for why, number in turn.whys]
     used = words["unknown"]
@@ -107,8 +104,9 @@ def line(turn: Turn, language: str, form: str = "") -> str:
     job = words["job"].format(turn.job, f" “{name}”" if name else "")
     said = words[("preempted" if turn.owner else turn.kind) + form].format(
         job=job + (words["tasks"].format(tasks) if tasks > 1 else ""), nodes=turn.nodes or "–",
-        node=turn.nodes.split(",")[0], gpus=words["gpus"].format(turn.gpus, turn.nodes or "–"), end=clock(turn.end),
-        at=clock(turn.at), why=", ".join(whys), used=used, lost=turn.lost, owner=turn.owner,
+        node=turn.nodes.split(",")[0], gpus=words["gpus"].format(turn.gpus, turn.nodes or "–"),
+        end="?" if turn.end is None else clock(turn.end), at=clock(turn.at), why=", ".join(whys), used=used,
+        lost=turn.lost, owner=turn.owner,
     )  # fmt: skip
     return said[:1].upper() + said[1:]
 

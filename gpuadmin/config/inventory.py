@@ -84,6 +84,17 @@ class Host:
         value = self.variables.get("gpus")
         return value if isinstance(value, int) else None
 
+    @property
+    def serves(self) -> bool:
+        """Whether other hosts mount from it, or may come to."""
+        return bool({"storage", "backup"} & set(self.groups))
+
+
+def find_storage(hosts: Sequence[Host], name: str | None) -> Host | None:
+    """The storage host that a setting (`homes.server`, `images.server`) names; if it names none, the first. None: the
+    site has none."""
+    return next((one for one in hosts if (one.name == name if name else "storage" in one.groups)), None)
+
 
 @dataclass(frozen=True)
 class Login:

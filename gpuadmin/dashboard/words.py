@@ -6,6 +6,8 @@ import time
 import unicodedata
 from collections.abc import Mapping
 
+from ..common.text import clock
+
 _LONGEST = 200  # characters of a name; a container's may have more
 _UNITS: Mapping[str, tuple[str, ...]] = {"en": ("s", "min", "h", "d"), "ko": ("초", "분", "시간", "일")}
 
@@ -53,7 +55,7 @@ def gib(count: float | None) -> str:
 
 def moment(when: float | None) -> str:
     """A moment as this host's clock has it: `2026-11-23 16:40`; a dash where it is not known, or can be none."""
-    return "–" if when is None or not _is_possible(when) else time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
+    return "–" if when is None or not _is_possible(when) else clock(when)
 
 
 def iso(when: float) -> str:

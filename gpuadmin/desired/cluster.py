@@ -48,11 +48,6 @@ class Cluster:
         """By which names and addresses the site's hosts are known."""
         return sorted({word for host in self.hosts for word in (host.name, host.address, host.cluster_address)})
 
-    def server(self, name: str | None) -> Host | None:
-        """The storage host of that name; without one the first. None: the site has none."""
-        found = [host for host in self.hosts if host.name == name] if name else self.members("storage")
-        return found[0] if found else None
-
     @property
     def people(self) -> dict[str, str]:
         """The variable `users`. Absent if the verb names nobody, which does not mean that there is nobody."""
@@ -119,7 +114,7 @@ class Cluster:
 
     def kept_backups(self, host: Host) -> str | None:
         """The same; None on hosts that keep none."""
-        return self.backups(host) if {"storage", "backup"} & set(host.groups) else None
+        return self.backups(host) if host.serves else None
 
     @cached_property
     def archive(self) -> str:

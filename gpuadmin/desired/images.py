@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuadmin.config.inventory import Host
+from gpuadmin.config.inventory import Host, find_storage
 from gpuadmin.desired.cluster import Cluster
 from gpuadmin.desired.gpus import merge_gpu_settings
 
@@ -12,7 +12,7 @@ from gpuadmin.desired.gpus import merge_gpu_settings
 def btrfs_root(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `btrfs_root`."""
     images = cluster.plain["images"]
-    server = cluster.server(cluster.site.images.server)
+    server = find_storage(cluster.hosts, cluster.site.images.server)
     return {
         **{name: images[name] for name in ("deadline", "settle", "identity")},
         "store": "" if server is None else f"{server.cluster_address}:{images['store']}",

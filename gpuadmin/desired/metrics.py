@@ -8,6 +8,7 @@ from typing import Any
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.queue import has_notebooks, is_address
 from gpuadmin.config.schema.notebooks import Notebooks
+from gpuadmin.config.schema.timers import Timers
 from gpuadmin.desired.cluster import Cluster
 from gpuadmin.desired.shared import shares
 
@@ -102,16 +103,13 @@ def node_metrics(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 def timers(cluster: Cluster, _host: Host) -> dict[str, Any]:
     """The role `timers`."""
-    found: dict[str, Any] = cluster.plain["timers"] or {"verbs": [], "program": ""}
-    idle = found.get("shutdown") or {"when": "", "hosts": "", "nodes": 0, "place": None}
-    # of letters, digits and signs that neither a shell nor systemd reads in another way (IdleShutdown)
-    place = f' --place "{idle["place"]}"' if idle["place"] else ""
-    command = f"shutdown {idle['hosts']} --idle {idle['nodes']}{place} --yes"
-    return {
-        "verbs": found["verbs"],
-        "program": found["program"],
-        "shutdown": {"when": idle["when"], "command": command},
-    }
+    section = cluster.site.timers or Timers.model_construct(verbs=[])
+    idle, command = section.shutdown, ""
+    if idle is not None:
+        # of letters, digits and signs that neither a shell nor systemd reads in another way (IdleShutdown)
+        place = f' --place "{idle.place}"' if idle.place else ""
+        command = f"shutdown {idle.hosts} --idle {idle.nodes}{place} --yes"
+    return {**section.model_dump(mode="json"), "shutdown": {"when": idle.when if idle else "", "command": command}}
 
 
 def web_link(cluster: Cluster, host: Host) -> dict[str, Any]:

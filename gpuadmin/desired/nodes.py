@@ -117,7 +117,7 @@ def power(cluster: Cluster, host: Host) -> dict[str, Any]:
         "step": asked("power_step", "switch"),
         "more_seconds": asked("more_seconds", 0),
         "node": "gpu" in host.groups,
-        "serves": bool({"storage", "backup"} & set(host.groups)),
+        "serves": host.serves,
         "force": asked("force", False),
         "when_idle": asked("when_idle", False),
         "homes": cluster.plain["homes"]["path"],

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuadmin.common.amounts import NONE
 from gpuadmin.config.host_variables import LIMITS
-from gpuadmin.config.inventory import Host
+from gpuadmin.config.inventory import Host, find_storage
 from gpuadmin.config.schema.hosts import AuditSsh
 from gpuadmin.config.schema.limits import AMOUNTS, Limits, OwnLimits, any_amount
 from gpuadmin.desired.cluster import Cluster
@@ -71,7 +71,7 @@ def bootstrap(cluster: Cluster, _host: Host) -> dict[str, Any]:
 def homes_client(cluster: Cluster, _host: Host) -> dict[str, Any]:
     """The role `homes_client`."""
     homes = cluster.plain["homes"]
-    server = cluster.server(cluster.site.homes.server)
+    server = find_storage(cluster.hosts, cluster.site.homes.server)
     return {
         "path": homes["path"],
         "export": homes["export"],

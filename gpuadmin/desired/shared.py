@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuadmin.common.amounts import disk_amount
 from gpuadmin.common.text import name_unit
-from gpuadmin.config.inventory import Host
+from gpuadmin.config.inventory import Host, find_storage
 from gpuadmin.config.schema.shared import AMONG_HOMES, PLACE
 from gpuadmin.desired.cluster import Cluster
 
@@ -70,7 +70,7 @@ def mirror_url(cluster: Cluster) -> str | None:
 
 def mounts(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `mounts`."""
-    server, found = cluster.server(cluster.site.homes.server), []
+    server, found = find_storage(cluster.hosts, cluster.site.homes.server), []
     if server is not None and "gpu" in host.groups:
         address = server.cluster_address
         found += [_mount(f"{address}:{one['path']}", f"{PLACE}/{one['name']}", None, None) for one in shares(cluster)]

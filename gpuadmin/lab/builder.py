@@ -12,7 +12,7 @@ from gpuadmin.lab.paths import guest_directory
 
 #: Seconds; software emulation on a loaded machine takes about 100.
 LIMIT = 1800.0
-#: Spares an emulator time; see docs/lab.md. The guests' own parameters are in guest/*/grub.cfg.
+#: Spares an emulator time: nothing moves at a start, and guests have no secrets. Theirs are in guest/*/grub.cfg.
 QUICK = "norandmaps mitigations=off init_on_alloc=0"
 
 

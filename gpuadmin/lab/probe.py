@@ -90,7 +90,8 @@ class Machine:
         """Yield what this machine can, what runs where, and what is left out, for `fast`, `demo` or `test`."""
         can = [name for name, why in self.lacks.items() if not why]
         cannot = [f"{name} ({why})" for name, why in self.lacks.items() if why]
-        yield f"This machine has {', '.join([*can, *self._describe_sizes()])}."
+        sizes = f"{self.memory / GIB:.1f} GiB of free memory, {self.space / GIB:.1f} GiB of free disk"
+        yield f"This machine has {', '.join([*can, sizes])}."
         if cannot:
             yield f"It does not have {'; '.join(cannot)}."
         if self.lacks["root"]:
@@ -104,9 +105,6 @@ class Machine:
         yield f"Virtual machines ({needed}): {f'no, {machines}' if machines else f'yes{slow}'}."
         missing = f", and {self.space / GIB:.1f} GiB are free" if self.space < SPACE[purpose] else ""
         yield f"It takes up to {SPACE[purpose] / GIB:.0f} GiB of disk{missing}."
-
-    def _describe_sizes(self) -> tuple[str, str]:
-        return f"{self.memory / GIB:.1f} GiB of free memory", f"{self.space / GIB:.1f} GiB of free disk"
 
 
 @cache

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import fields
-from datetime import datetime
 from itertools import chain
 
 from gpuadmin.common.mail.letter import Letter
-from gpuadmin.common.text import counted
+from gpuadmin.common.text import clock, counted
 from gpuadmin.config.schema import Registry
 from gpuadmin.mail.ledger import Ledger
 from gpuadmin.mail.notices import Notices, Sorting
@@ -41,7 +40,7 @@ def _plan(steps: Sequence[Step], registry: Registry, rules: Rules, ledger: Ledge
         names = tuple(dict.fromkeys(step.row.user for step in found))
         items = [
             {"node": step.row.node, "index": step.row.index, "name": step.row.name,
-             "containers": list(step.row.containers), "job": step.row.job, "since": _when(step.row.wrong_since or 0)}
+             "containers": list(step.row.containers), "job": step.row.job, "since": clock(step.row.wrong_since or 0)}
             for step in found
         ]  # fmt: skip
         stop_hours = rules.notice if rules.ends(found[0].row) else None
@@ -88,7 +87,3 @@ def _words(steps: Sequence[Step], rules: Rules) -> str:
         english += f" What still holds it unused in {counted(rules.notice, 'hour')} will be stopped."
         korean += f" {rules.notice}시간 뒤에도 그대로이면 강제로 종료됩니다."
     return f"{english}\n{korean}"
-
-
-def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
 
 from gpuadmin.common.given import Given
 from gpuadmin.common.mail.letter import Letter
+from gpuadmin.common.text import clock
 from gpuadmin.common.usage import Usage
 from gpuadmin.config.schema import Mail
 from gpuadmin.monitoring.monthly import Figures, median, most
@@ -92,7 +92,7 @@ def compose(
         if not one.measured:
             lines.append(say("unmeasured", one.month.name))
         elif one.since is not None:
-            lines.append(say("measured", one.month.name, _clock(one.since)))
+            lines.append(say("measured", one.month.name, clock(one.since)))
     whole = month.whole
     if whole.available > 0:
         ratios = (f"{value / whole.available:.0%}" for value in (whole.held, whole.used))
@@ -149,9 +149,9 @@ def _cells(one: Usage, waits: Sequence[float], queue: bool) -> tuple[str, ...]:
 
 
 def _describe_given(one: Given) -> tuple[str, ...]:
-    early = NOTHING if one.ended is None else _clock(one.ended)
+    early = NOTHING if one.ended is None else clock(one.ended)
     where = f"{one.gpus} × {one.node}"
-    return one.user, where, _clock(one.begin), _clock(one.until), early, one.who or "?", one.reason or NOTHING
+    return one.user, where, clock(one.begin), clock(one.until), early, one.who or "?", one.reason or NOTHING
 
 
 def _number(value: float | None) -> str:
@@ -161,7 +161,3 @@ def _number(value: float | None) -> str:
 def _span(seconds: float | None) -> str:
     """Hours and minutes: `1:05`."""
     return NOTHING if seconds is None else f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02}"
-
-
-def _clock(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")

@@ -67,7 +67,7 @@ def choose_month(text: str | None, today: date) -> Month:
     except ValueError:
         found = None
     if found is None:
-        raise ConfigError(f"--month {text!r} is no month", hint="such as 2026-11")
+        raise ConfigError(f"--month {text!r} is not a month", hint="such as 2026-11")
     if found.first > last.first:  # guard: the figures of a month that goes on are not sent as the month's
         raise ConfigError(f"{text} is not over", hint=f"gpuadmin usage --from {found.first} shows what there is of it")
     return found

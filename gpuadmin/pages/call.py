@@ -45,7 +45,7 @@ def make_call(settings: Settings, today: date, *, coming: bool, until: date | No
             hint="set the next term (term) in gpuadmin.yml, or give --next",
         )
     if until is not None and until < today:
-        raise ConfigError(f"--until {until}: is past", hint="today or a later day, as YYYY-MM-DD")
+        raise ConfigError(f"--until {until}: is in the past", hint="today or a later day, as YYYY-MM-DD")
     if until is not None and deadline is not None and until > deadline:
         hint = "an earlier day"
         if coming:

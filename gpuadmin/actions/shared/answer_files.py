@@ -23,7 +23,7 @@ FILES = ("preseed.cfg", "user-data", "cloud-config")
 def require_writable(directory: Path, hint: str) -> None:
     """Raise ConfigError where a file cannot be made in a directory."""
     if not (directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)):
-        raise ConfigError(f"{directory} is no directory in which you can write", hint=hint)
+        raise ConfigError(f"{directory} is not a directory that you can write to", hint=hint)
 
 
 def write_answer_files(site: Site, key: str, options: Options, directory: Path) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from gpuadmin.answers import Answers
@@ -30,8 +29,3 @@ def gpu_words(gpus: Sequence[str], there: Sequence[str]) -> str:
     """GPUs by their places, as nvidia-smi has them; by name where they are not there."""
     places = [str(there.index(one)) if one in there else one for one in gpus]
     return f"GPU {listed(places)}"
-
-
-def clock(seconds: float) -> str:
-    """A time, in the admin's own zone."""
-    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")

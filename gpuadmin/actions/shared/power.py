@@ -17,7 +17,7 @@ from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.power import Action, Decision, Step, Target, choose_idle, decide, moment
+from gpuadmin.power import Action, Decision, Step, Target, choose_idle, decide, parse_time
 from gpuadmin.records import history
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.session import Session, opened
@@ -76,7 +76,7 @@ class PowerRequest:
 def switch(options: Options, request: PowerRequest) -> int:
     """Reboot hosts, or switch them off. Returns the exit code."""
     with opened(request.action, options) as session:
-        at = None if request.at is None else moment(request.at, datetime.now())
+        at = None if request.at is None else parse_time(request.at, datetime.now())
         targets, answers, queue, decision = look_and_decide(session, request)
         builder = _plan(session, request, decision, at)
         queue.plan(builder, decision.hosts, back=request.action == "reboot")
@@ -140,7 +140,7 @@ def find_targets(session: Session, patterns: Sequence[str], place: str | None = 
             f"{', '.join(outside)}: in none of the groups {', '.join(GROUPS)}", hint="put it into one in inventory/"
         )
     targets = [
-        Target(host.name, host.cluster_address, "gpu" in host.groups, bool({"storage", "backup"} & set(host.groups)))
+        Target(host.name, host.cluster_address, "gpu" in host.groups, host.serves)
         for host in found.values()
         if host.name in allowed and (place is None or (place and place in host.place))
     ]

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.actions.shared import directly
-from gpuadmin.actions.shared.grants import clock
 from gpuadmin.answers import Answers
-from gpuadmin.common.text import counted, listed, the_page
+from gpuadmin.common.text import clock, counted, listed, the_page
 from gpuadmin.common.waiting import FAILED, IDLE_OFF, PASSING, SICK, SILENT, drained, misfit, settled
 from gpuadmin.config.queue import takes_jobs, there
 from gpuadmin.console import echo

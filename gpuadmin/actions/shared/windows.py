@@ -6,12 +6,11 @@ import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 
-from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.queue import ask, controller
 from gpuadmin.announcements import Announcement, Window
 from gpuadmin.answers import Answers
 from gpuadmin.common.records.queue import WINDOW, Reservation
-from gpuadmin.common.text import listed
+from gpuadmin.common.text import clock, listed
 from gpuadmin.config.queue import takes_jobs
 from gpuadmin.errors import ConfigError
 from gpuadmin.plan import PlanBuilder
@@ -22,7 +21,7 @@ _TEXTS = {
     "en": "Maintenance of {hosts}: {begin} to {until}\n{reason}\nNothing starts there that would run into it, and "
     "GPUs that were granted go back before. Save your work: programs may be ended.",
     "ko": "점검: {hosts}, {begin}부터 {until}까지\n{reason}\n그 전에 끝나지 않는 작업은 시작하지 않고, 받은 GPU는 "
-    "점검 전에 반납됩니다. 실행 중인 프로그램은 종료될 수 있으니 미리 저장하세요.",
+    "점검 전에 반납됩니다. 실행 중인 프로그램은 종료될 수 있으니 미리 저장해 주세요.",
 }
 
 

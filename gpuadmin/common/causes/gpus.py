@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from ..records.diagnosis import RegisteredPerson as Person
-from ..text import counted
+from ..text import clock, counted
 from .cause import HINDERS, NOTE, STOPS, Cause, Facts, Row, Table, Text, Thing, tell_admins
 
 _LIST = "gpuadmin list-gpus --limit HOSTS"
@@ -98,7 +97,7 @@ def _judge_grants(facts: Facts, person: Person) -> Iterator[Cause]:
     if not theirs:
         yield _found("gpu-grant", name=person.name)
     elif len(places) < found["gpus"]:
-        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(min(one["until"] for one in theirs)))
+        until = clock(min(one["until"] for one in theirs))
         yield _found("gpu-granted", name=person.name, gpus=f"GPU {', '.join(places)}", until=until)
 
 

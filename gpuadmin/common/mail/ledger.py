@@ -115,10 +115,6 @@ def _parse(line: bytes) -> list[Entry] | None:
     return [Entry(key, state, address, names, time, detail) for key in keys]
 
 
-def _readable(line: bytes) -> bool:
-    return _parse(line) is not None
-
-
 class Ledger:
     """A ledger of mails, as it is on the disk: `raw` is what it holds, `before` what another one has. All that is
     written raises MailError."""
@@ -173,7 +169,7 @@ class Ledger:
             "address": letter.address, "detail": detail[:500],
         }  # fmt: skip
         try:
-            append_synced(self.path, json.dumps(line) + "\n", whole=_readable)
+            append_synced(self.path, json.dumps(line) + "\n", whole=lambda one: _parse(one) is not None)
         except OSError as error:
             # guard: no mail without its record
             raise MailError(

@@ -14,6 +14,7 @@ from gpuadmin.actions.shared.queue import Away, ask, controller
 from gpuadmin.answers import Answers
 from gpuadmin.common.names import ACCOUNT
 from gpuadmin.common.text import listed
+from gpuadmin.config.inventory import find_storage
 from gpuadmin.config.queue import there
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
 from gpuadmin.options import Options
@@ -179,8 +180,9 @@ def _look(session: Session, hosts: Sequence[str], wanted: Mapping[str, int], was
 
 def _homes(session: Session) -> dict[str, str]:
     """The host that serves homes → the directory that has them there."""
-    homes, hosts = session.site.settings.homes, session.named("storage")
-    return {host: str(homes.export) for host in ([homes.server] if homes.server else hosts[:1])}
+    homes = session.site.settings.homes
+    server = find_storage(session.site.inventory.hosts, homes.server)
+    return {} if server is None else {server.name: str(homes.export)}
 
 
 def _ask(session: Session, hosts: Sequence[str], documents: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,7 +290,8 @@ def _perform(
         return not _failed(run)
 
     # beside the time that the host has for any boot, which the inventory may set
-    more = {"gpuadmin_more_seconds": _count_files(seen) // FILES_PER_SECOND}
+    most = max((int(answer.get("seen", 0)) for answer in seen.values()), default=0)
+    more = {"gpuadmin_more_seconds": most // FILES_PER_SECOND}
     run, _ = go(session, boot.request, boot.queue, boot.decision, begin=arm, more=more)
     boot.queue.left(run)
     after = Answers() if _failed(run) else _look_again(session, booted)
@@ -329,11 +332,6 @@ class Boot:
     request: PowerRequest
     decision: Decision
     queue: Away
-
-
-def _count_files(seen: Mapping[str, Any]) -> int:
-    """How many entries the host has that has the most."""
-    return max((int(answer.get("seen", 0)) for answer in seen.values()), default=0)
 
 
 def _boot(session: Session, names: Sequence[str], force: bool) -> Boot:

@@ -79,7 +79,8 @@ def decide(people: Mapping[str, int], cluster: Cluster) -> Decision:
             continue
         reason = _problem(name, uid, homes, cluster)
         if reason is not None:
-            if homes or _anything(name, cluster):
+            # or something of theirs is on a node's disk that a reader would miss
+            if homes or any(name in answer["problems"] for answer in cluster.nodes.values()):
                 left[name] = reason
             continue
         if not homes:
@@ -118,11 +119,6 @@ def _unfinished(name: str, uid: int, cluster: Cluster) -> Iterator[MovedHome]:
     for host, one in cluster.records(name).items():
         if one.get("placed") and one["step"] != "aside" and host in cluster.nodes:
             yield replace(get_home(one), uid=uid)
-
-
-def _anything(name: str, cluster: Cluster) -> bool:
-    """Whether there is something of theirs on a node's disk that a reader would miss."""
-    return any(name in answer["problems"] for answer in cluster.nodes.values())
 
 
 def _problem(name: str, uid: int, homes: Mapping[str, Answer], cluster: Cluster) -> str | None:

@@ -173,16 +173,13 @@ def _people(proposal: Proposal) -> Iterator[str]:
     count = len(proposal.hosts) + len(proposal.earlier.hosts)
     for user in proposal.users:
         hosts = sorted(proposal.uids(user.name))
+        undecided = f", and {asked[user.name]} to be decided" if asked[user.name] else ""
         cells = (
-            user.name, str(user.uid), f"{len(user.keys)}{_count_undecided(asked[user.name])}",
+            user.name, str(user.uid), f"{len(user.keys)}{undecided}",
             str(user.expires or ""), "yes" if user.docker else "no",
             user.email or "", "all" if len(hosts) == count > 1 else ", ".join(hosts),
         )  # fmt: skip
         yield f"| {' | '.join(escaped(cell) for cell in cells)} |"
-
-
-def _count_undecided(count: int) -> str:
-    return f", and {count} to be decided" if count else ""
 
 
 def document(proposal: Proposal, when: datetime, page_text: str) -> dict[str, Any]:

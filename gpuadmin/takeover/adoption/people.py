@@ -68,11 +68,8 @@ class People:
     @property
     def users(self) -> list[User]:
         """Those who can be in users.yml, in the order of their uids."""
-        return sorted((one.user for one in self.persons.values() if one.user is not None), key=_by_uid)
-
-
-def _by_uid(user: User) -> tuple[int, str]:
-    return user.uid or 0, user.name
+        found = [one.user for one in self.persons.values() if one.user is not None]
+        return sorted(found, key=lambda user: (user.uid or 0, user.name))
 
 
 def found_people(

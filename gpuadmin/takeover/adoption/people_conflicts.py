@@ -350,7 +350,7 @@ def _find_unread_keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflic
     for host in hosts:
         for name, keys in (host.part("keys") or {}).items():
             if name in people.persons and keys["odd"]:
-                why = "; ".join(keys["why"]) or "is no public key that sshd takes, or more than fit"
+                why = "; ".join(keys["why"]) or "is not a public key that sshd takes, or there are more than fit"
                 odd.setdefault(why, {}).setdefault(name, []).append(host.name)
             if name in people.persons and keys["problem"] and host.without_root is None:
                 closed.setdefault(keys["problem"], {}).setdefault(name, []).append(host.name)

@@ -97,7 +97,7 @@ def test_what_is_no_directory(more: tuple[str, ...], written: Path, cli: Cli, tm
     (tmp_path / "id.pub").chmod(0o755)
     for place in ("id.pub", "id.pub/below", "away", "away/below"):
         error = fail(cli, 2, "install", "--answers", str(tmp_path / place), *more)
-        assert f"{tmp_path / place.split('/')[0]} is no directory in which you can write" in error
+        assert f"{tmp_path / place.split('/')[0]} is not a directory that you can write to" in error
 
 
 @pytest.mark.root

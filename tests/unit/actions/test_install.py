@@ -225,7 +225,10 @@ def test_a_node_that_shows_another_key(answers: Answers, site: Path, cli: Cli, m
 
 def test_what_must_be_there_first(answers: Answers, site: Path, cli: Cli) -> None:
     assert "is in no group of nodes" in fail(cli, 2, "install", "storage1", "--mac", MAC)
-    for arguments in ((), ("node1",), ("--mac", MAC), ("node1", "--mac", MAC, "--stick", "x"), ("node1", "--mac", "")):
+    for arguments in (
+        (), ("node1",), ("--mac", MAC), ("node1", "--mac", MAC, "--stick", "x"), ("node1", "--mac", ""),
+        ("--serve", MAC, "--mac", MAC), ("--serve", MAC, "--stick", "x"), ("--answers", "x", "--stick", "y"),
+    ):  # fmt: skip
         assert "name a HOST and its --mac" in fail(cli, 2, "install", *arguments)
     assert "--hours goes with --serve" in fail(cli, 2, "install", "node1", "--mac", MAC, "--hours", "3")
     for arguments in (("--image", "old"), ("--kernel", "quiet")):
@@ -234,7 +237,7 @@ def test_what_must_be_there_first(answers: Answers, site: Path, cli: Cli) -> Non
         assert "go with HOST" in fail(cli, 2, "install", "--stick", str(site / "stick"), *arguments)
     assert "--mac '3c:ec': is not a MAC address" in fail(cli, 2, "install", "node1", "--mac", "3c:ec")
     (program := site / "program").touch(0o755)
-    nowhere = "no directory in which you can write"
+    nowhere = "not a directory that you can write to"
     for path, words in ((site / "nothing/stick", nowhere), (program / "stick", nowhere), (site, "is there already")):
         assert words in cli("install", "--stick", str(path), "--yes")[2]
     (site / "known_hosts").write_text("")
@@ -291,15 +294,6 @@ def test_the_storage_host_that_has_the_images(answers: Answers, site: Path, tmp_
             assert f"images.server: '{other}' is not a host of group storage" in error
         settings.write_text(settings.read_text().replace(f"server: {other}", "server: storage2"))
     assert {one.limit for one in answers.asked} == {"storage2"}
-
-
-@pytest.mark.parametrize("place", ["missing/site.img", "id.pub/site.img"])
-def test_a_stick_has_a_place(place: str, answers: Answers, tmp_path: Path, cli: Cli) -> None:
-    """That is found at once, and not when it is made."""
-    assert "is no directory in which you can write" in fail(
-        cli, 2, "install", "--stick", str(tmp_path / place), "--yes"
-    )
-    assert answers.asked == []
 
 
 @pytest.mark.holds("a stick replaces no file")
@@ -368,18 +362,6 @@ def test_what_nobody_could_boot_from(answers: Answers, cli: Cli) -> None:
     code, out, _ = cli("install", "--serve", MAC, "--yes")
     assert (code, answers.refusal in out) == (3, True)
     assert all(one.check for one in answers.asked)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        (), ("node1",), ("--mac", MAC), ("--serve", MAC, "--mac", MAC), ("--serve", MAC, "--stick", "x"),
-        ("node1", "--mac", MAC, "--serve", MAC), ("--answers", "x", "--stick", "y"),
-    ],
-)  # fmt: skip
-def test_one_thing_at_a_time(words: tuple[str, ...], answers: Answers, cli: Cli) -> None:
-    assert cli("install", *words)[0] == 2
-    assert answers.asked == []
 
 
 PART, WHOLE = {"streams": [{"parent": {"name": "a"}}]}, {"streams": [{"parent": {"name": "a"}}, {"parent": None}]}

@@ -447,15 +447,15 @@ def test_a_site_without_a_queue(ansible: Ansible, cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--from", "tomorrow", *TIMES[2:], "--reason", "x", "node1"), "--from 'tomorrow' is no time\nHint: write it"),
-        ((*TIMES[:2], "--until", "2099-02-30", "--reason", "x", "node1"), "--until '2099-02-30' is no time\nHint: "),
+        (("--from", "tomorrow", *TIMES[2:], "--reason", "x", "node1"), "'tomorrow' is not a time\nHint: write it"),
+        ((*TIMES[:2], "--until", "2099-02-30", "--reason", "x", "node1"), "--until '2099-02-30' is not a time\nHint: "),
         ((*TIMES, "--reason", "", "node1"), "--reason is empty: people read why"),
         ((*TIMES, "--reason", "x", "node9"), "HOSTS node9: names no host of this site"),
-        (("--from", "2099-01-02", "--until", "2099-01-01", "--reason", "x", "node1"), "before --from, or past"),
-        (("--from", "2020-01-01", "--until", "2020-01-02", "--reason", "x", "node1"), "before --from, or past"),
+        (("--from", "2099-01-02", "--until", "2099-01-01", "--reason", "x", "node1"), "before --from, or in the past"),
+        (("--from", "2020-01-01", "--until", "2020-01-02", "--reason", "x", "node1"), "before --from, or in the past"),
         ((*TIMES, "--reason", "{{ x }}", "node1"), "--reason: holds the template marker"),
         ((*TIMES, "--reason", "x", "storage1"), "this names no node\nHint: HOSTS names nodes"),
-        ((*TIMES, "--reason", "x", "node1", "--", "rebot", "node1"), "rebot is no verb of gpuadmin"),
+        ((*TIMES, "--reason", "x", "node1", "--", "rebot", "node1"), "rebot is not a verb of gpuadmin"),
         ((*TIMES, "--reason", "x", "node1", "--", "reboot", "--idle", "node1"), "No such option '--idle'"),
         ((*TIMES, "--reason", "x", "node1", "--", "check"), "No such option '--yes'"),  # nobody is there to agree
         ((*TIMES, "node1"), "HOSTS need --from, --until and --reason"),

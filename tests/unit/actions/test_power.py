@@ -16,7 +16,7 @@ from gpuadmin.actions.shared.queue import make_mark
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.common.waiting import FULL
 from gpuadmin.errors import ConfigError
-from gpuadmin.power import Target, choose_idle, decide, moment
+from gpuadmin.power import Target, choose_idle, decide, parse_time
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Cli
 from tests.support.sites import make_site
@@ -81,12 +81,12 @@ def test_what_keeps_a_node(report: dict[str, Any], waits: bool, reason: str | No
 
 def test_a_time() -> None:
     now = datetime(2026, 11, 27, 17, 0, 30)
-    assert moment("17:30", now) == datetime(2026, 11, 27, 17, 30)
-    assert moment("17:00", now) == datetime(2026, 11, 28, 17, 0)
-    assert moment("2026-11-28 02:00", now) == moment("2026-11-28T02:00", now) == datetime(2026, 11, 28, 2, 0)
+    assert parse_time("17:30", now) == datetime(2026, 11, 27, 17, 30)
+    assert parse_time("17:00", now) == datetime(2026, 11, 28, 17, 0)
+    assert parse_time("2026-11-28 02:00", now) == parse_time("2026-11-28T02:00", now) == datetime(2026, 11, 28, 2, 0)
     for wrong in ("25:00", "soon", "2026-11-27 16:00", "2026-11-29 02:00", ""):
         with pytest.raises(ConfigError, match="--at"):
-            moment(wrong, now)
+            parse_time(wrong, now)
 
 
 class Cluster:
@@ -401,7 +401,7 @@ def test_it_is_called_off(cluster: Cluster, cli: Cli, monkeypatch: pytest.Monkey
         (["reboot", "node1", "--limit", "node2"], "leaves none of the hosts node1"),
         (["reboot", "node1", "--force", "--when-idle"], "one of them"),
         (["reboot", "node1", "--at", "25:00"], "is not a time of day"),
-        (["reboot", "node1", "--at", "2020-01-01 00:00"], "is past: this machine's clock says"),
+        (["reboot", "node1", "--at", "2020-01-01 00:00"], "is in the past: this machine's clock says"),
         (["reboot", "node1", "--at", "2999-01-01 00:00"], "is more than a day away"),
     ],
 )

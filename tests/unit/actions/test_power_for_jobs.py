@@ -17,7 +17,7 @@ from gpuadmin.common.waiting import WHY
 from gpuadmin.power import choose_needed
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Cli
-from tests.support.fake_bmcs import OFF, Cluster, cluster
+from tests.support.fake_bmcs import OFF, ON, Cluster, cluster
 
 __all__ = ["cluster"]
 
@@ -141,17 +141,15 @@ def test_what_stays_off(queued: Queued, cli: Cli, tmp_path: Path, reason: str, l
     assert "Nothing to do" in out
 
 
-def test_whoever_switches_on_a_node_that_was_mended_lets_it_take_jobs(queued: Queued, cli: Cli) -> None:
-    """It was switched off for that: only its admin knows whether it is well."""
-    by_hand = "gpuadmin shutdown 1a2b3c4d: by jun@laptop"
-    queued.queue = {"jobs": [], "nodes": [node("node1", reason=by_hand), node("node2")]}
-    assert cli("power", "on", "node1", "node2", "--yes")[0] == 0
-    assert queued.told == [(["node2"], "gpuadmin shutdown 1a2b3c4d: idle,")]
-
-
-def test_a_node_that_was_on_is_not_resumed(queued: Queued, cli: Cli) -> None:
-    queued.seen["node1"] = {"state": "on", "answers": True, "problem": ""}
-    queued.queue = {"jobs": [], "nodes": [node("node1"), node("node2")]}
+@pytest.mark.parametrize(
+    ("reason", "seen"), [("gpuadmin shutdown 1a2b3c4d: by jun@laptop", OFF), (REASON, ON)], ids=["mended", "was on"]
+)
+def test_only_a_node_that_was_off_because_it_was_idle_is_resumed(
+    queued: Queued, cli: Cli, reason: str, seen: dict[str, Any]
+) -> None:
+    """Of one that was switched off by name only its admin knows whether it is well."""
+    queued.seen["node1"] = seen
+    queued.queue = {"jobs": [], "nodes": [node("node1", reason=reason), node("node2")]}
     assert cli("power", "on", "node1", "node2", "--yes")[0] == 0
     assert queued.told == [(["node2"], "gpuadmin shutdown 1a2b3c4d: idle,")]
 

@@ -314,4 +314,4 @@ def test_an_inventory_of_several_files_is_read_whole(there: Site, cli: Cli) -> N
     (there.directory / "inventory/more.yml").write_text("storage: {hosts: {nas1: {}}}\n")
     code, _out, err = cli("promote", "nas2", "--yes")
     assert (code, there.done) == (2, [])
-    assert "would not be in storage alone" in err
+    assert "is not in storage alone" in err

@@ -111,10 +111,3 @@ def test_a_repository_that_hangs_holds_up_no_timer(verb: str) -> None:
     unit = rendered("timers", "gpuadmin-timer.service.j2", {**values, "__verb": verb, "timers_program": "gpuadmin"})
     (before,) = [line for line in unit.splitlines() if line.startswith("ExecStartPre=")]
     assert before.startswith("ExecStartPre=-/usr/bin/timeout 120 /usr/bin/git -C ")
-
-
-def test_the_root_is_closed_again_whatever_became_of_the_account() -> None:
-    *_, made = yaml.safe_load((ROLES / "timers/tasks/account.yml").read_text())
-    assert [one["gpuadmin.node.root_session"]["state"] for one in (made["block"][0], *made["always"])] == [
-        "open", "closed",
-    ]  # fmt: skip

@@ -255,7 +255,7 @@ def test_usage_of_some_days(server: Path, words: tuple[str, ...], period: str, h
         (("--term",), "term.begin is missing"),
         (("--from", "2999-01-01"), "2999-01-01 is yet to come"),
         (("--to", "2026-01-01"), "--to goes with --from"),
-        (("--from", "2026-02-01", "--to", "2026-01-01"), "no earlier day"),
+        (("--from", "2026-02-01", "--to", "2026-01-01"), "the same day or a later one"),
         (("--since", "3", "--term"), "one of them"),
         (("--from", "yesterday"), "write YYYY-MM-DD"),
     ],

@@ -61,11 +61,6 @@ def test_homes_reports_an_unmounted_disk(tmp_path: Path) -> None:
     assert "nothing is mounted" in ask("homes", arguments, check=True)["msg"]
 
 
-def test_root_session_does_nothing_in_check_mode() -> None:
-    result = ask("root_session", {"state": "open"}, check=True)
-    assert (result["changed"], result["session"]["needed"]) == (False, False)
-
-
 def test_the_files_run_as_a_package_on_a_node(tmp_path: Path) -> None:
     package = write_out(tmp_path / "lib")
     command = [sys.executable, "-I", str(package / "cli.py")]

@@ -77,7 +77,7 @@ def test_which_term() -> None:
     for given, more, words in (
         (without, {"coming": True}, "term.next: is missing"),
         (settings(), {"today": date(2027, 7, 1)}, "which is past"),
-        (settings(), {"until": date(2027, 2, 28)}, "--until 2027-02-28: is past"),
+        (settings(), {"until": date(2027, 2, 28)}, "--until 2027-02-28: is in the past"),
         (settings(), {"until": date(2027, 7, 1)}, "--until 2027-07-01: is after the day"),
     ):
         arguments: dict[str, Any] = {"today": TODAY, "coming": False, "until": None, "members": None, **more}

@@ -258,7 +258,7 @@ def _sort(line: str, answer: Keys) -> None:
         answer.options.append(Optioned(option_names(line), facts["fingerprint"]))
     else:
         answer.odd += 1
-        _explain(answer, facts["problem"] or "is longer than any key, or its comment is no text")
+        _explain(answer, facts["problem"] or "is longer than any key, or its comment is not text")
 
 
 def option_names(line: str) -> list[str]:

@@ -23,7 +23,7 @@ _OWNER = re.compile(r"(?:^|,)([ug]id)=([0-9]{1,10})(?=,|\Z)")
 def describe_foreign(table: Sequence[Mount], site: Collection[str], people: Sequence[Renumbering]) -> list[str]:
     """Given what is mounted, and names and addresses of the site's hosts, return what keeps people's old numbers.
 
-    For example, `/nfs (nas:/homes): nas is no host of this site: …`.
+    For example, `/nfs (nas:/homes): nas is not a host of this site: …`.
     """
     uppermost = {mount.point: mount for mount in table}  # one hides what was there
     lines = [line for mount in uppermost.values() for line in _lines(mount, site, people)]
@@ -68,7 +68,7 @@ def _lines(mount: Mount, site: Collection[str], people: Sequence[Renumbering]) -
         found = _servers(mount)
         if not found & set(site):
             server = quoted(min(found, default=mount.source))[1:-1]
-            yield f"{where}: {server} is no host of this site: what is there keeps the old numbers, renumber it there"
+            yield f"{where}: {server} is not a host of this site: what is there keeps the old numbers; renumber there"
 
 
 def _servers(mount: Mount) -> set[str]:

@@ -31,6 +31,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig import MigD
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.operations import WantedGrant
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import operations as root_operations
+from ansible_collections.gpuadmin.node.plugins.module_utils.root import session
 
 from gpuadmin.common.waiting import BURN_IN, SICK
 from tests.support.gated_host import GatedHost, gated_host, read_only
@@ -467,8 +468,8 @@ class DriverHost:
         monkeypatch.setattr(pci, "devices", lambda names: [])
         self.kept: list[Installed] = []  # what was there when the check was made that others are told of
         monkeypatch.setattr(kernels, "check", lambda: self.kept.append(self.seen))
-        monkeypatch.setattr(operations, "open_session", lambda seconds: self.sessions.append("open"))
-        monkeypatch.setattr(operations, "close_session", lambda: self.sessions.append("closed"))
+        monkeypatch.setattr(session, "open_session", lambda seconds: self.sessions.append("open"))
+        monkeypatch.setattr(session, "close_session", lambda: self.sessions.append("closed"))
         monkeypatch.setattr(background, "perform", self.perform)
 
     def perform(self, name: str, _: object, arguments: dict[str, Any], **__: object) -> dict[str, Any]:

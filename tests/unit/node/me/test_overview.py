@@ -21,6 +21,7 @@ from gpuadmin.common.causes.cause import Cause
 from gpuadmin.common.causes.judge import judge
 from gpuadmin.common.records.diagnosis import RegisteredPerson as Person
 from gpuadmin.common.samples import Sample, of_text
+from gpuadmin.common.text import clock
 from tests.support.failing import raising
 from tests.support.fake_slurm import row, slurm
 from tests.support.me_overview import FOUND
@@ -339,7 +340,7 @@ GRANTED = {
 )  # fmt: skip
 def test_what_is_yours_until_when_and_who_has_the_others(language: str, words: list[str]) -> None:
     output = overview.lines(Subject(name="minji"), {**FOUND, "granted": GRANTED}, "node1", [], language)
-    ends = [overview._moment(1_800_000_000 + later) for later in (0, 3600)]
+    ends = [clock(1_800_000_000 + later) for later in (0, 3600)]
     assert output[5:-1] == [line.format(*ends) for line in words]
     assert overview.lines(Subject(name="minji"), {**FOUND, "granted": None}, "node1", [], language) == overview.lines(
         Subject(name="minji"), FOUND, "node1", [], language

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.root import operations, packages
+from ansible_collections.gpuadmin.node.plugins.module_utils.root import operations, packages, session
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.operations import PythonEnvironmentOrder
 
 
@@ -23,7 +23,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     monkeypatch.setattr(packages, "in_unit", in_unit)
     monkeypatch.setattr(packages, "wait_for_another", lambda timeout: None)
     for name in ("open_session", "close_session"):
-        monkeypatch.setattr(operations, name, lambda *_, name=name: found.append((name,)))
+        monkeypatch.setattr(session, name, lambda *_, name=name: found.append((name,)))
     return found
 
 

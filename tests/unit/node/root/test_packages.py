@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import background, unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.root import operations, packages
+from ansible_collections.gpuadmin.node.plugins.module_utils.root import operations, packages, session
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.packages import last_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import program
 
@@ -103,8 +103,8 @@ def test_what_was_installed_and_switched_off_starts_at_boot(
     monkeypatch.setattr(packages, "program", asked)
     monkeypatch.setattr(packages, "in_unit", in_unit)
     monkeypatch.setattr(packages, "wait_for_another", waited.append)
-    monkeypatch.setattr(operations, "open_session", lambda _: root.append("opened"))
-    monkeypatch.setattr(operations, "close_session", lambda: root.append("closed"))
+    monkeypatch.setattr(session, "open_session", lambda _: root.append("opened"))
+    monkeypatch.setattr(session, "close_session", lambda: root.append("closed"))
     answer = operations.ensure_packages(operations.PackagesOrder(["x"], enable=["x.service", "y.service"]), check)
     assert answer.operations == said
     assert ran == ([] if check else done)

@@ -50,11 +50,10 @@ def managed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_session_starts_a_unit_with_shipped_code(managed: Path) -> None:
     systemd = Systemd()
-    monkey = session.open_session(900, systemd)
+    session.open_session(900, systemd)
     start = systemd.commands[-1]
     assert start[:2] == ("systemd-run", "--unit=gpuadmin-root-session.service")
     assert "--lease=900" in start
-    assert monkey == {"needed": True, "unit": session.UNIT, "writable": True}
     assert (managed / "root_holder.py").read_text() == Path(session.root_code.__file__).read_text()
 
 
@@ -70,6 +69,21 @@ def test_session_is_renewed(managed: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_session_that_does_not_start(managed: Path) -> None:
     with pytest.raises(NodeError, match="could not be opened"):
         session.open_session(900, Systemd(status=1))
+
+
+@pytest.mark.holds("a check runs no program in the root")
+@pytest.mark.parametrize(("check", "argv", "ran"), [
+    (True, ["true"], []), (False, ["true"], ["open", "closed"]), (False, ["false"], ["open", "closed"]),
+])  # fmt: skip
+def test_a_program_runs_in_the_open_root(
+    monkeypatch: pytest.MonkeyPatch, check: bool, argv: list[str], ran: list[str]
+) -> None:
+    root: list[str] = []
+    monkeypatch.setattr(session, "open_session", lambda _: root.append("open"))
+    monkeypatch.setattr(session, "close_session", lambda: root.append("closed"))
+    result = ask("root_command", {"argv": argv}, check=check)
+    assert ("msg" in result, root) == (argv == ["false"], ran)
+    assert result["operations"] == ([] if "msg" in result else ["run true"])
 
 
 def request(root: Path) -> FilesOrder:

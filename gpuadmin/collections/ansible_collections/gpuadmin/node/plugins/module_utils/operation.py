@@ -36,7 +36,7 @@ ROOMS = {
     ".logins": ("announcements", "login_access", "sessions", "sshd_keys", "tell"),
     ".metrics": ("gpu_mig", "idle", "measured"),
     ".privileges": ("privileges",),
-    ".root": ("code", "command", "files", "packages", "python_environment", "root_session"),
+    ".root": ("code", "command", "files", "packages", "python_environment", "root_command"),
     ".slurm": ("slurm_accounts", "slurm_drain", "slurm_exception", "slurm_nodes", "slurm_order", "slurm_queue"),
     ".wipe": ("leftovers", "term_facts", "wipe_homes", "wipe_scratch"),
     TAKEOVER: ("adoption", "move_docker", "move_homes", "renumber"),

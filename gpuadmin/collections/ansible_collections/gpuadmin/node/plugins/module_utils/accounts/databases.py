@@ -48,7 +48,7 @@ class Databases:
             if gid is not None:
                 self.primary.setdefault(gid, set()).add(fields[0])
         self._members: dict[str, list[str]] = {}
-        self._groups_of: dict[str, list[str]] = {}
+        self._groups_by_member: dict[str, list[str]] = {}
         self._changed: dict[str, None] = {}
         for fields in self.group.entries():
             gid = number(fields[2])
@@ -57,7 +57,7 @@ class Databases:
             if fields[0] not in self._members:
                 self._members[fields[0]] = members(fields[3])
                 for name in dict.fromkeys(self._members[fields[0]]):
-                    self._groups_of.setdefault(name, []).append(fields[0])
+                    self._groups_by_member.setdefault(name, []).append(fields[0])
 
     def uid(self, name: str) -> int | None:
         fields = self.passwd.get(name)
@@ -71,7 +71,7 @@ class Databases:
         return self.group.get(group) is not None
 
     def find_groups(self, name: str) -> list[str]:
-        return list(self._groups_of.get(name, ()))
+        return list(self._groups_by_member.get(name, ()))
 
     def members(self, group: str) -> set[str]:
         """Who may have the group beside those whose primary one it is, by either file."""
@@ -98,7 +98,7 @@ class Databases:
             if not self.groups_by_gid[gid]:
                 del self.groups_by_gid[gid]
         for name in self._members.pop(group, []):
-            self._groups_of[name] = [one for one in self._groups_of.get(name, []) if one != group]
+            self._groups_by_member[name] = [one for one in self._groups_by_member.get(name, []) if one != group]
         self._changed.pop(group, None)
 
     def set_passwd(self, name: str, fields: list[str]) -> None:
@@ -120,12 +120,12 @@ class Databases:
 
     def join(self, name: str, group: str) -> None:
         self._members[group].append(name)
-        self._groups_of.setdefault(name, []).append(group)
+        self._groups_by_member.setdefault(name, []).append(group)
         self._changed[group] = None
 
     def leave(self, name: str, group: str) -> None:
         self._members[group] = [one for one in self._members[group] if one != name]
-        self._groups_of[name] = [one for one in self._groups_of[name] if one != group]
+        self._groups_by_member[name] = [one for one in self._groups_by_member[name] if one != group]
         self._changed[group] = None
 
     def texts(self) -> dict[str, str]:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+from gpuadmin.common.text import clock
+
 from .. import background
 from ..documents import parse_settings
 from ..errors import NodeError
@@ -45,7 +47,7 @@ def problems(state: str) -> Iterator[str]:
     last = read(state)
     # guard: a node takes no work while its burn-in runs, nor after one that failed -> None
     if last is not None and last.problem:
-        yield f"burn-in of {time.strftime('%Y-%m-%d %H:%M', time.localtime(last.begun))}: {last.problem}"
+        yield f"burn-in of {clock(last.begun)}: {last.problem}"
 
 
 def settled(state: str) -> float:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal, Optional
 
 from gpuadmin.common.records.files import File, FilesOrder
-from gpuadmin.common.text import counted
+from gpuadmin.common.text import clock, counted
 from gpuadmin.common.waiting import BURN_IN
 
 from .. import background, health, unit
@@ -24,7 +24,7 @@ from ..logins import announcements
 from ..logins.occupants import gpu_users, holders
 from ..operation import operation
 from ..root.operations import ensure_files
-from ..root.session import close_session, open_session
+from ..root.session import opened
 from ..run import program
 from ..slurm import draining, queue
 from . import burning, device_files, gate, grants, kernels, mig, pci, reconcile
@@ -59,16 +59,13 @@ UNIT = "gpu-driver"
 
 def build(names: list[str], timeout: int) -> None:
     """Have DKMS build its modules for kernels. Raises NodeError with what it said last."""
-    open_session(2 * timeout * len(names) + 60)
-    try:
+    with opened(2 * timeout * len(names) + 60):
         for kernel in names:
             dkms(("autoinstall", "-k", kernel), timeout)
         for kernel in kernels.to_build(kernels.look()):
             # it trusts its own records: a module that somebody deleted counts as installed
             for module in kernels.recorded(dkms(("status", "-k", kernel), timeout)):
                 dkms(("install", module, "-k", kernel, "--force"), timeout)
-    finally:
-        close_session()
 
 
 def dkms(arguments: tuple[str, ...], timeout: int) -> str:
@@ -211,7 +208,7 @@ def change_grants(document: GrantsOrder, check: bool, places: gate.Places | None
                     moment = time.strftime("%Y-%m-%dT%H:%M", time.localtime(end))
                     raise NodeError(f"this node is maintained from {moment} on: grant --until then")
                 new = _new(document.grant, settings, problems, there, parts, others, now, where)
-            until = time.strftime("%Y-%m-%d %H:%M", time.localtime(new.until))
+            until = clock(new.until)
             done.append(f"grant {grants.words(new.gpus)} to {new.user} until {until}")
         if done and not check:
             grants.delete([one.id for one in ending], where.state, where.run)

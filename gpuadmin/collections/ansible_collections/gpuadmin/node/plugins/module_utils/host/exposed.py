@@ -169,17 +169,14 @@ def read_by_others(facts: os.stat_result) -> bool:
     return bool(facts.st_mode & 0o004 or (facts.st_mode & 0o040 and facts.st_gid != facts.st_uid))
 
 
-def entered_by_others(facts: os.stat_result) -> bool:
-    return bool(facts.st_mode & 0o001 or (facts.st_mode & 0o010 and facts.st_gid != facts.st_uid))
-
-
 def _enter(entry: Entry, parent: os.stat_result) -> bool:
     # guard: what others cannot enter is not walked -> same_file_system(entry, parent)
     return same_file_system(entry, parent) and _entered(entry.facts, entry.at, entry.name)
 
 
 def _entered(facts: os.stat_result, at: int, name: bytes) -> bool:
-    return entered_by_others(facts) or bool(facts.st_mode & 0o010 and _named_by_acl(at, name, 1))
+    by_group = facts.st_mode & 0o010 and (facts.st_gid != facts.st_uid or _named_by_acl(at, name, 1))
+    return bool(facts.st_mode & 0o001 or by_group)
 
 
 def _read(entry: Entry) -> bool:

@@ -105,7 +105,7 @@ def send(
     if not streams:
         raise NodeError(f"{name} has no parent, and no full stream is wanted")
     parent = parents[0] if parents else None
-    before, list_now = _read_image_packages(places, parent), packages(image)
+    before, list_now = packages(places.in_top("images", parent)) if parent else {}, packages(image)
     release = os_release(image)
     return render(
         (old and {**old, "streams": [streams[file] for file in sorted(streams)]})
@@ -118,10 +118,6 @@ def send(
             "streams": [streams[file] for file in sorted(streams)],
         }
     ).decode()  # fmt: skip
-
-
-def _read_image_packages(places: Places, parent: str | None) -> dict[str, str]:
-    return packages(places.in_top("images", parent)) if parent else {}
 
 
 def _read_image_identity(places: Places, parent: str | None) -> dict[str, str] | None:

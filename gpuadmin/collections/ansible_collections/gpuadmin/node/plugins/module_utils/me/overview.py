@@ -11,7 +11,7 @@ from datetime import date, datetime
 from functools import partial
 from typing import Any
 
-from gpuadmin.common.text import listed, size_words
+from gpuadmin.common.text import clock, listed, size_words
 
 from ..diagnosis import gpus, granted
 from ..diagnosis.subject import Subject
@@ -256,7 +256,7 @@ def _gpus(gpus: Any, name: str, korean: bool) -> str:
 def _granted(given: Mapping[str, Any], name: str, korean: bool) -> Iterator[str]:
     """A line for each grant, one's own first: which GPUs, until when, by whom and why; then what nobody has."""
     for one in sorted(given["grants"], key=lambda one: (one["user"] != name, one["gpus"])):
-        places, until = ", ".join(one["gpus"]), _moment(one["until"])
+        places, until = ", ".join(one["gpus"]), clock(one["until"])
         why = f"{one['who']}: {one['reason']}" if one["reason"] else one["who"]
         if korean:
             yield f"GPU {places}: {'본인' if one['user'] == name else one['user']}, {until}까지 ({why})"
@@ -266,10 +266,6 @@ def _granted(given: Mapping[str, Any], name: str, korean: bool) -> Iterator[str]
     left = [str(place) for place in range(given["gpus"]) if str(place) not in taken]
     if left:
         yield f"GPU {', '.join(left)}: {'배정되지 않음' if korean else 'granted to nobody'}"
-
-
-def _moment(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def _state(gpu: Mapping[str, Any], name: str) -> str:

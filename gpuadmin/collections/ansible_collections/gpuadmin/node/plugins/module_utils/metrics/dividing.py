@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuadmin.common.records.gpus import Division
+from gpuadmin.common.text import clock
 
 from ..errors import NodeError, in_words
 from ..files import flocked, read_bytes, write_atomic
@@ -234,7 +235,7 @@ class Divider:
             yield None, f"it may be granted: {problem}", -1
         for one in found:
             if now < one.until:
-                until = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.until))
+                until = clock(one.until)
                 for gpu in one.gpus:
                     yield gpu, f"granted to {one.user} until {until}", one.uid
 

@@ -128,7 +128,8 @@ class Mapper:
             record = None
         if record is not None:
             self._known = record.devices
-        devices = record.devices if record is not None else tuple(_unasked(one) for one in self._known)
+        silent = tuple(replace(one, busy=None, processes=None) for one in self._known)
+        devices = record.devices if record is not None else silent
         held = self._scanner.held
         processes = self._identified(list_pids(devices, held))
         host = os.readlink(f"{self._places.proc}/self/ns/pid")
@@ -248,11 +249,6 @@ def find_capability_device(capabilities: str, device: Device) -> Key | None:
     except OSError:
         return None
     return ("cap", int(minor.group(1))) if minor else None
-
-
-def _unasked(device: Device) -> Device:
-    """A device of which the driver does not say anything now."""
-    return replace(device, busy=None, processes=None)
 
 
 def main(places: Places | None = None, period: float = PERIOD) -> int:

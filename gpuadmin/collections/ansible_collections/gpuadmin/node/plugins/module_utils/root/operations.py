@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Optional
+from typing import Optional
 
 from gpuadmin.common.records.files import FilesOrder
 
@@ -14,8 +15,9 @@ from ..answering import answer
 from ..errors import NodeError
 from ..operation import operation
 from ..paths import STATE
+from ..run import run
 from ..system import installed_packages, is_debian, os_release
-from .session import UNIT, close_session, open_session
+from .session import opened
 from .tree import enabled, execute, masked, plan, run_after, validate
 
 
@@ -150,15 +152,12 @@ def ensure_packages(document: PackagesOrder, check: bool) -> Answer:
     # an installation includes it, and some distributions enable what they install
     sleeping = [] if missing else packages.disabled(document.enable)
     if (missing or sleeping) and not check:
-        open_session(document.timeout + 60)
-        try:
+        with opened(document.timeout + 60):
             if missing:
                 packages.install(missing, refresh=document.refresh, timeout=document.timeout,
                                  bare=not document.recommended)  # fmt: skip
             if late := packages.disabled(document.enable):
                 packages.enable(late)
-        finally:
-            close_session()
     elif missing and not document.refresh:
         packages.simulate(missing)
     done = [f"install {name}" for name in missing] + [f"enable {name}" for name in sleeping]
@@ -166,30 +165,25 @@ def ensure_packages(document: PackagesOrder, check: bool) -> Answer:
 
 
 @dataclass(frozen=True)
-class RootSession:
-    """Hold a read-only btrfs root open for a block of tasks.
+class RootCommand:
+    """Run a program that writes to the root.
 
-    Opens a root that is read-only by its btrfs property, and closes it again (sync, read-only, sync).
-    A transient unit ``gpuadmin-root-session.service`` holds the root open, so that it is closed when the lease
-    ends, whatever happened to the controller. Opening again while it is active renews the lease.
-    Does nothing on hosts with an ordinary root.
-    ``ignore:changed`` is always false, since an open root is a passing condition and no configuration.
+    A root that is read-only by its btrfs property is opened for it, and closed again (sync, read-only, sync). If the
+    call is killed, the root closes by itself.
     """
 
-    #: Whether the root should be open or closed.
-    state: Literal["open", "closed"]
-    #: Seconds after which the root closes by itself.
-    lease: int = 1800
+    #: The program, and its arguments.
+    argv: Sequence[str]
+    #: Seconds that it may take.
+    timeout: int = 1800
 
 
-@operation("root_session", RootSession)
-def hold_root(document: RootSession, check: bool) -> Answer:
-    if check:
-        return Answer(more={"session": {"needed": False, "unit": UNIT, "writable": False}})
-    if not 10 <= document.lease <= 86400:
-        raise NodeError("lease must be between 10 and 86400 seconds")
-    session = open_session(document.lease) if document.state == "open" else close_session()
-    return Answer(more={"session": session})
+@operation("root_command", RootCommand)
+def run_in_root(document: RootCommand, check: bool) -> Answer:
+    if not check:  # guard: a check runs no program in the root
+        with opened(document.timeout + 60):
+            run(document.argv, seconds=document.timeout)
+    return Answer([f"run {shlex.join(document.argv)}"])
 
 
 @dataclass(frozen=True)
@@ -220,9 +214,6 @@ def ensure_python_environment(document: PythonEnvironmentOrder, check: bool) -> 
     if environments.is_current(document.path, document.packages):
         return Answer([])
     if not check:
-        open_session(document.timeout + 60)
-        try:
+        with opened(document.timeout + 60):
             environments.make(document.path, document.packages, document.index, document.timeout)
-        finally:
-            close_session()
     return Answer([f"install {one} in {document.path}" for one in document.packages])

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from .. import unit
 from ..errors import NodeError
@@ -34,21 +36,26 @@ def _active(run: Runner) -> bool:
     return unit.state(UNIT, run) in unit.UP
 
 
-def _describe(needed: bool) -> dict[str, object]:
-    writable = not root_code.is_read_only("/") if needed else True
-    return {"needed": needed, "unit": UNIT, "writable": writable}
+@contextmanager
+def opened(lease: int) -> Iterator[None]:
+    """The root open for a block, for ``lease`` seconds at most."""
+    open_session(lease)
+    try:
+        yield
+    finally:
+        close_session()
 
 
-def open_session(lease: int, run: Runner = run_command) -> dict[str, object]:
+def open_session(lease: int, run: Runner = run_command) -> None:
     """Open the root for ``lease`` seconds, or renew the lease of a session that is there."""
     if not root_code.inspect("/").managed:
-        return _describe(False)
+        return
     if not os.path.isdir("/run/systemd/system"):
         raise NodeError("this host does not run systemd: nothing could close its read-only root after a broken run")
     if _active(run):
         root_code.write_deadline(lease)
         if _active(run):  # it may just have ended
-            return _describe(True)
+            return
     holder = os.path.join(root_code.RUN, "root_holder.py")
     ship(root_code, holder)
     python = sys.executable or "/usr/bin/python3"
@@ -59,17 +66,14 @@ def open_session(lease: int, run: Runner = run_command) -> dict[str, object]:
     except NodeError as error:
         if not _active(run):  # of two at once, one has opened it
             raise NodeError(f"the root could not be opened: {error} {unit.journal(UNIT, 5, run)}".strip()) from None
-    return _describe(True)
 
 
-def close_session(run: Runner = run_command) -> dict[str, object]:
+def close_session(run: Runner = run_command) -> None:
     """End the session; the root is read-only afterwards, unless another program of gpuadmin still holds it."""
     if not root_code.inspect("/").managed:
-        return _describe(False)
+        return
     if os.path.isdir("/run/systemd/system"):
         unit.stop(UNIT, run)
     found = root_code.close_left_open("/")
-    session = _describe(True)
-    if session["writable"] and "held open" not in found:
+    if not root_code.is_read_only("/") and "held open" not in found:
         raise NodeError(f"the root is still writable ({found})")
-    return session

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuadmin.common.names import LOGIN
+from gpuadmin.common.text import clock as day_and_time
 from gpuadmin.common.text import language
 from gpuadmin.common.waiting import count_tasks, find_sick, why
 
@@ -216,10 +217,8 @@ def numbered(number: int, text: str) -> str:
 
 def clock(seconds: float | None, now: float | None = None) -> str:
     """`2026-11-26 09:00`; with ``now`` a time of today without its day."""
-    if seconds is None:
-        return "?"
-    today = now is not None and time.localtime(seconds)[:3] == time.localtime(now)[:3]
-    return time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", time.localtime(seconds))
+    whole, today = "?" if seconds is None else day_and_time(seconds), None if now is None else day_and_time(now)[:10]
+    return whole[11:] if whole[:10] == today else whole
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:

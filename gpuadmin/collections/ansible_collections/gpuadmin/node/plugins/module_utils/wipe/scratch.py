@@ -29,10 +29,6 @@ MOST_ITEMS = 2000  # of one person in one directory: a person with a million doe
 TRIES = 3  # where somebody moves what is being deleted
 
 
-def percent_encoded(name: bytes) -> str:
-    return quote_from_bytes(name, safe=" +,:=@^~")
-
-
 def _plain(path: str) -> bool:
     return (
         path.startswith("/")
@@ -83,8 +79,8 @@ def _look(found: Scratch, directory: str, docker: bool, people: Sequence[Person]
             counts[person.name] = count = counts.get(person.name, 0) + 1
             if count <= MOST_ITEMS:
                 found.items.append(
-                    ScratchItem(person.name, facts.st_uid, directory, percent_encoded(entry.name), _kind(facts.st_mode),
-                                number, facts.st_size if stat.S_ISREG(facts.st_mode) else None)
+                    ScratchItem(person.name, facts.st_uid, directory, quote_from_bytes(entry.name, safe=" +,:=@^~"),
+                                _kind(facts.st_mode), number, facts.st_size if stat.S_ISREG(facts.st_mode) else None)
                 )  # fmt: skip
     for name, count in counts.items():
         if count > MOST_ITEMS:
