@@ -67,8 +67,9 @@ class Machine:
         if platform.machine() not in ("x86_64", "AMD64"):
             return f"the lab's virtual machines are x86-64, and this machine is {platform.machine()}"
         # their root is made in a user namespace
-        needed = "" if not self.lacks["root"] else self.lacks["user namespaces"]
-        return needed or self._why_too_small(MACHINES_MEMORY, sized)
+        if self.lacks["root"] and (why := self.lacks["user namespaces"]):
+            return f"they need user namespaces ({why})"
+        return self._why_too_small(MACHINES_MEMORY, sized)
 
     def _why_too_small(self, memory: int, sized: bool) -> str:
         if self.unwritable or not sized:
