@@ -201,6 +201,9 @@ def _try_loop_devices() -> str:
 def _try_btrfs() -> str:
     if os.geteuid() != 0:
         return "only root can mount"
+    place = tempfile.gettempdir()
+    if shutil.disk_usage(place).free < 32 << 20:  # mkfs would say "Operation not permitted"
+        return f"{place} is too full to try: TMPDIR chooses another place"
     with _loop_device(128 << 20) as (device, why), tempfile.TemporaryDirectory(prefix="gpuadmin-") as place:
         if not device or shutil.which("mkfs.btrfs", path=search_path()) is None:
             return why

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -74,6 +75,15 @@ def test_what_is_tried_is_what_is_said(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     tried = ("user namespaces", "mounts", "loop devices", "btrfs mounts")
     assert {name: why for name in tried if (why := probe.ATTEMPTS[name]())} == lacking
+
+
+def test_a_full_disk_is_the_reason_and_not_what_mkfs_says_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(probe.shutil, "disk_usage", lambda _place: SimpleNamespace(free=1 << 20))
+    assert probe.ATTEMPTS["btrfs mounts"]() == f"{tmp_path} is too full to try: TMPDIR chooses another place"
 
 
 def test_a_cgroup_is_made_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
