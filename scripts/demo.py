@@ -52,9 +52,8 @@ class Part:
     more: str = ""
 
 
-GRANT = "a GPU given and taken back"
 PARTS = {
-    "accounts": Part("a cluster, two accounts, a container, the dashboard", 4, 15, GRANT),
+    "accounts": Part("a cluster, two accounts, a container, the dashboard", 4, 15, "a GPU given and taken back"),
     "slurm": Part(
         "a fair queue: GPUs by `gpu get`, `gpu run` and `gpu jupyter`, a place in it, and all of it taken away", 6, 0
     ),
