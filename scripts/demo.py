@@ -43,16 +43,17 @@ PLANS_SITE = SITE.with_name(f"{SITE.name}-plans")
 class Part:
     """What a part shows, and its minutes on two cores where it did not run yet: on light hosts, and without KVM.
 
-    0: it is not shown on virtual machines.
+    0: it is not shown on virtual machines. `more`: what only light hosts show of it.
     """
 
     shows: str
     light: int
     virtual: int
+    more: str = ""
 
 
 PARTS = {
-    "accounts": Part("a cluster, two accounts, a container, a GPU given and taken back, the dashboard", 4, 15),
+    "accounts": Part("a cluster, two accounts, a container, the dashboard", 4, 15, "a GPU given and taken back"),
     "slurm": Part(
         "a fair queue: GPUs by `gpu get`, `gpu run` and `gpu jupyter`, a place in it, and all of it taken away", 6, 0
     ),
@@ -324,13 +325,14 @@ def announce(parts: list[str], light: bool) -> None:
             takes = f"some {part.light} min"
         else:
             takes = f"much less than {part.virtual} min with KVM" if fast else f"some {part.virtual} min without KVM"
-        print(f"  {name:<9} on {on}: {part.shows}: {takes}")
+        more = f", {part.more}" if part.more and on == "light hosts" else ""
+        print(f"  {name:<9} on {on}: {part.shows}{more}: {takes}")
     if light:
         print("Light hosts are parts of this machine, quick without KVM (docs/lab.md); images need machines that boot.")
     elif not fast and os.geteuid() != 0:
         print("As root, where this machine allows light hosts, most parts take minutes: sudo make demo")
     labs = sorted({_lab(name, light) for name in parts})
-    print("Ctrl-C stops it. What is there then goes by", " and ".join(map(purge, labs)), flush=True)
+    print("Ctrl-C stops it. To remove what is there then:", " and ".join(map(purge, labs)), flush=True)
 
 
 def _lab(part: str, light: bool) -> str:
@@ -394,6 +396,8 @@ def possible(parts: list[str], light: bool) -> tuple[list[str], str]:
     quick = machine.why_no_light() or "virtual machines are fast here, and have the demo"
     why = {}
     for part in parts:
+        if PARTS[part].more and not light:
+            why[PARTS[part].more] = f"no light hosts: {quick}"
         if light and part in ON_LIGHT:
             if part == "slurm" and (known_gpus() if state.load(LAB) else possible_gpus()) < 2:
                 why[part] = "a light node has fewer than two GPUs here"
@@ -434,12 +438,12 @@ def without_hosts(why: str) -> None:
         (PLANS_SITE / "users.yml").write_text("users:\n" + "".join(f"  - {one}\n" for one in people))
     os.chdir(PLANS_SITE)
     run(GPUADMIN, "check")
-    title("Plans: each verb shows what it would do before it does it")
+    title("Plans: each verb shows what it would do before it does it; the hosts of this site do not exist")
     run(GPUADMIN, "change-user", minji, "--note", "thesis until spring", "--check")
     run(GPUADMIN, "lock-user", jiho, "--check", check=False)  # no host answers, and it says so
     run(GPUADMIN, "notify", "--check")
     removed = shlex.quote(str(PLANS_SITE))
-    print(f"\n{BOLD}The rest of the demo was left out: {why}.{RESET} What is there goes by  rm -r {removed}")
+    print(f"\n{BOLD}The rest of the demo was left out: {why}.{RESET} To remove what is there: rm -r {removed}")
 
 
 def accounts(light: bool) -> None:
@@ -556,8 +560,8 @@ def known_gpus() -> int:
 
 
 def purge(lab: str) -> str:
-    """The command that removes a lab."""
-    return f"gpuadmin lab down --name {lab} --purge"
+    """The command that removes a lab, as it can be typed: `make` alone has the environment in its PATH."""
+    return f"{shlex.quote(GPUADMIN)} lab down --name {lab} --purge"
 
 
 def removing() -> list[str]:
@@ -569,7 +573,7 @@ def farewell(seconds: float) -> None:
     """Show what the cluster does now, and say what one can try on it: it is still up."""
     minji, jiho = PEOPLE
     if not SITE.exists():  # only what has a cluster of its own was shown
-        print(f"\n{BOLD}Done in {seconds:.0f} seconds.{RESET} What is there goes by {' and '.join(removing())}")
+        print(f"\n{BOLD}Done in {seconds:.0f} seconds.{RESET} To remove what is there: {' and '.join(removing())}")
         return
     os.chdir(SITE)
     measured = MONITOR_FILE.exists()
@@ -583,7 +587,7 @@ def farewell(seconds: float) -> None:
     print(f"\n{BOLD}Done in {seconds:.0f} seconds. The cluster is still up; try next:{RESET}")
     relative = os.path.relpath(SITE, os.environ.get("PWD", SITE.parent))
     for command in (
-        f"cd {shlex.quote(relative)}",
+        f". {shlex.quote(str(Path(GPUADMIN).with_name('activate')))}; cd {shlex.quote(relative)}",
         *(["gpuadmin dashboard   # the cluster's web page, through ssh; Ctrl-C ends it"] if measured else []),
         "gpuadmin add-user YOURNAME --key ~/.ssh/id_ed25519.pub",
         f"gpuadmin lab ssh --name {LAB} --login {minji} --identity keys/{minji} node1",

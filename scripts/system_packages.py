@@ -49,6 +49,8 @@ FAST_TOOLS: Mapping[str, str] = {
     "setcap": "libcap2-bin",
     "sfdisk": "fdisk",
     "systemd-analyze": "systemd",
+    "xz": "xz-utils",
+    "zstd": "zstd",
 }
 # What its tests need that only root can run.
 ROOT_TOOLS: Mapping[str, str] = {
@@ -56,7 +58,6 @@ ROOT_TOOLS: Mapping[str, str] = {
     "losetup": "mount",
     "mkfs.ext4": "e2fsprogs",
     "mkfs.xfs": "xfsprogs",
-    "zstd": "zstd",
 }
 TEST_TOOLS: Mapping[str, str] = {
     "chromium": "chromium",

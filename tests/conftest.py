@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 
 import pytest
 
@@ -15,6 +16,11 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, handler)
     os.environ["LC_ALL"] = "C.UTF-8"  # Ansible refuses to start in another
     # with pytest-xdist, reports come together in the process that started the workers
+    place = os.environ.get("PYTEST_DEBUG_TEMPROOT") or tempfile.gettempdir()
+    if os.statvfs(place).f_flag & os.ST_NOEXEC:
+        raise pytest.UsageError(
+            f"{place} is mounted noexec, and tests run programs there: TMPDIR chooses another place"
+        )
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Skips(bool(os.environ.get("CI"))), "skips")
 

@@ -67,8 +67,9 @@ class Machine:
         if platform.machine() not in ("x86_64", "AMD64"):
             return f"the lab's virtual machines are x86-64, and this machine is {platform.machine()}"
         # their root is made in a user namespace
-        needed = "" if not self.lacks["root"] else self.lacks["user namespaces"]
-        return needed or self._why_too_small(MACHINES_MEMORY, sized)
+        if self.lacks["root"] and (why := self.lacks["user namespaces"]):
+            return f"they need user namespaces ({why})"
+        return self._why_too_small(MACHINES_MEMORY, sized)
 
     def _why_too_small(self, memory: int, sized: bool) -> str:
         if self.unwritable or not sized:
@@ -198,6 +199,9 @@ def _try_loop_devices() -> str:
 def _try_btrfs() -> str:
     if os.geteuid() != 0:
         return "only root can mount"
+    place = tempfile.gettempdir()
+    if shutil.disk_usage(place).free < 32 << 20:  # mkfs would say "Operation not permitted"
+        return f"{place} is too full to try: TMPDIR chooses another place"
     with _loop_device(128 << 20) as (device, why), tempfile.TemporaryDirectory(prefix="gpuadmin-") as place:
         if not device or shutil.which("mkfs.btrfs", path=search_path()) is None:
             return why

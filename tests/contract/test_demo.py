@@ -37,6 +37,7 @@ def test_its_end_says_how_to_open_the_dashboard(
     said = capsys.readouterr().out
     assert called == ([("top", "--once")] if measured else [])
     assert ("  gpuadmin dashboard" in said) is measured
+    assert f"  . {Path(demo.GPUADMIN).parent}/activate; cd " in said, "make alone has gpuadmin in its PATH"
     assert ("no web page" in said) is not measured
 
 
@@ -46,7 +47,7 @@ def test_its_end_after_images_alone_names_no_cluster_that_is_not_there(
     monkeypatch.setattr(demo.state, "load", lambda lab: lab == demo.MACHINES_LAB or None)
     demo.farewell(60.0)
     said = capsys.readouterr().out
-    assert "gpuadmin lab down --name demo-images --purge" in said
+    assert f"{demo.GPUADMIN} lab down --name demo-images --purge" in said, "it is not in the PATH of who types that"
     assert "--name demo " not in said
 
 
@@ -109,7 +110,7 @@ def test_what_needs_light_hosts_is_left_out_on_virtual_machines_and_its_end_says
     assert shown == ["accounts", "semester", "images"]
     said = capsys.readouterr().out
     assert "some 0 min" not in said
-    left_out = "Left out: slurm, adopt: no light hosts: no mounts here"
+    left_out = "Left out: a GPU given and taken back, slurm, adopt: no light hosts: no mounts here"
     assert said.splitlines()[0] == said.splitlines()[-1] == left_out
     monkeypatch.setattr(demo.sys, "argv", ["demo.py", "adopt"])
     with pytest.raises(SystemExit, match="Left out: adopt: no light hosts: no mounts here"):
@@ -139,6 +140,7 @@ def test_it_says_where_each_part_runs(
     assert places == [*4 * [rest], *2 * ["virtual machines"], rest]
     assert ["2 min the last time" in line for line in lines if line.startswith("  ")] == [*6 * [False], True]
     assert any("demo-images" in line for line in lines) is light
+    assert any("a GPU given" in line for line in lines) is light
     # what was measured there says nothing of elsewhere
     assert demo.known_times() == {f"accounts on {rest}": 130}
 

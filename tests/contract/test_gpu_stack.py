@@ -100,7 +100,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
     }  # fmt: skip
     command = [Path(sys.executable).parent / "ansible-playbook", "-i", base / "hosts.yml", base / "play.yml",
-               "-e", f"ansible_python_interpreter={sys.executable}"]  # fmt: skip
+               "-e", json.dumps({"ansible_python_interpreter": sys.executable})]  # fmt: skip
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=environment, cwd=base
     )

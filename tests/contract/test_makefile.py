@@ -130,6 +130,28 @@ def test_python_and_the_rest_are_installed_in_one_round(machine: Path) -> None:
     assert any(line.startswith("Light hosts (") for line in said), "and then it says what runs where"
 
 
+@pytest.mark.parametrize("place", [".", ".ansible", "demo-site-images"])
+def test_what_sudo_make_has_left_is_named_with_the_way_out(place: str, machine: Path, tmp_path: Path) -> None:
+    checkout = tmp_path / "my checkout"
+    shutil.copytree(ROOT / "scripts", checkout / "scripts")
+    (checkout / place).mkdir(exist_ok=True)
+    (checkout / place).chmod(0o555)
+    note(machine, "id", "echo minji")
+    ordinary = (
+        (str(shutil.which("setpriv")), "--bounding-set=-dac_override") if os.geteuid() == 0 else ()
+    )  # root may write everywhere
+    done = subprocess.run(
+        (*ordinary, "bash", checkout / "scripts/bootstrap", "system", "fast"),
+        stdin=subprocess.DEVNULL, text=True, check=False,
+        env={"PATH": str(machine), "NOTES": str(machine / "notes")}, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"Error: you may not write {checkout}/{place}, as after `sudo make`",
+        f"Hint: sudo chown -R minji '{checkout}'",
+    ]
+
+
 def test_a_refusal_of_apt_names_the_way_out(machine: Path) -> None:
     note(machine, "id", "echo 0")
     note(machine, "apt-get", "echo 'E: no such package'; exit 100")

@@ -7,9 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tests import conftest
 from tests.support import machine
 from tests.support.offenders import each_of
 
@@ -134,3 +137,11 @@ def test_one_place_decides_what_is_skipped_for_want_of_root_or_tools(path: Path)
             assert not words.endswith("importorskip"), "tests run with all that they need"
         if isinstance(node, ast.If) and "geteuid" in ast.unparse(node.test):
             assert "skip" not in ast.unparse(node), "use the mark `root`"
+
+
+def test_a_place_where_no_program_may_run_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else dozens of tests say "Permission denied"."""
+    monkeypatch.setattr(os, "statvfs", lambda _place: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    config: Any = SimpleNamespace(workerinput={})
+    with pytest.raises(pytest.UsageError, match="is mounted noexec"):
+        conftest.pytest_configure(config)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-FAKE = """#!{python}
+FAKE = """#!/usr/bin/env -S "{python}"
 import pathlib, sys
 pathlib.Path({given!r}).write_bytes(" ".join(sys.argv[1:]).encode() + b"\\n" + sys.stdin.buffer.read())
 sys.stdout.write({says!r})

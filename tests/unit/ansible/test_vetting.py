@@ -80,7 +80,7 @@ def test_whatever_a_host_prints_ansible_reads_nothing_odd(answer: Any, before: s
     assert vetting.problem(found) is None
 
 
-_SSH = """#!{python}
+_SSH = """#!/usr/bin/env -S "{python}"
 # stands for ssh: an honest host is this machine, a lying one prints what the test says
 import os, subprocess, sys
 host, command = [word for word in sys.argv if word in ("liar", "honest")][-1], sys.argv[-1]

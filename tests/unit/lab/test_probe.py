@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -76,6 +77,15 @@ def test_what_is_tried_is_what_is_said(
     assert {name: why for name in tried if (why := probe.ATTEMPTS[name]())} == lacking
 
 
+def test_a_full_disk_is_the_reason_and_not_what_mkfs_says_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(probe.shutil, "disk_usage", lambda _place: SimpleNamespace(free=1 << 20))
+    assert probe.ATTEMPTS["btrfs mounts"]() == f"{tmp_path} is too full to try: TMPDIR chooses another place"
+
+
 def test_a_cgroup_is_made_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "cgroup_root", lambda: tmp_path)
     assert probe.ATTEMPTS["cgroup v2"]() == ""
@@ -91,7 +101,7 @@ def test_a_cgroup_is_made_not_looked_at(tmp_path: Path, monkeypatch: pytest.Monk
     [
         (able(), "", ""),
         (able("root"), "no root here", ""),  # mmdebstrap does with a user namespace
-        (able("root", "user namespaces"), "no root here", "no user namespaces here"),
+        (able("root", "user namespaces"), "no root here", "they need user namespaces (no user namespaces here)"),
         (able("loop devices"), "no loop devices here", ""),
         (able("btrfs mounts", "/dev/kvm"), "no btrfs mounts here", ""),
         (able(memory=2 * GIB), "", "three hosts need 3.5 GiB of memory, and 2.0 GiB are free"),
@@ -134,7 +144,7 @@ def test_it_says_what_there_is_what_runs_where_and_what_is_left_out() -> None:
 
 def test_why_there_can_be_no_lab() -> None:
     assert able(unwritable="/root cannot be written").why_no_lab() == "/root cannot be written"
-    words = "no light hosts: no root here; no virtual machines: no user namespaces here"
+    words = "no light hosts: no root here; no virtual machines: they need user namespaces (no user namespaces here)"
     assert able("root", "user namespaces").why_no_lab() == words
 
 

@@ -11,6 +11,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.cgroups import find_
 from tests.support.slices import own_slice
 
 
+@pytest.mark.root
 def test_owners(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7/cgroup").write_text("0::/user.slice/user-20000.slice/user@20000.service/docker-x.scope\n")

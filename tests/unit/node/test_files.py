@@ -130,6 +130,7 @@ class Power:
         monkeypatch.setattr(files.os, "fsync", synced)
 
 
+@pytest.mark.root
 def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the name is, when the call returns: a power cut leaves the old file or the new one."""
     power = Power(monkeypatch)

@@ -91,7 +91,7 @@ def run(top: Path, *options: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS), "ANSIBLE_HOME": str(top / ".ansible")}
     command = [
         str(Path(sys.executable).parent / "ansible-playbook"), "-i", "localhost,", "-c", "local",
-        "-e", f"ansible_python_interpreter={sys.executable}", str(top / "play.yml"), *options,
+        "-e", json.dumps({"ansible_python_interpreter": sys.executable}), str(top / "play.yml"), *options,
     ]  # fmt: skip
     return subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=environment, cwd=top

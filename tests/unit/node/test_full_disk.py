@@ -138,6 +138,7 @@ def test_what_takes_nothing_is_done_all_the_same(full: Full, monkeypatch: pytest
 ORDER = [*(("make_directory", what) for what in ("chown", "chmod")), ("owned", "fchown"), ("key", "fchown")]
 
 
+@pytest.mark.root
 @pytest.mark.holds(
     "a directory without its owner is not left to the next run", "a file has its owner before it has its name",
     "a directory of keys without its owner is not left behind",

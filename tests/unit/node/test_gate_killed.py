@@ -11,6 +11,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import G
 
 from tests.support.gated_host import GatedHost, gated_host
 
+pytestmark = pytest.mark.root
+
 ENDS = Grant("a1", "minji", 20000, ["0"], 1000, 2000, "root@nas")
 STAYS = Grant("b1", "jiho", 30000, ["1"], 1000, 9000, "root@nas")
 #: What has an effect that stays, in no order. Telling systemd happens for each unit.

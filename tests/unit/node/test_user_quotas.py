@@ -20,6 +20,7 @@ def disk(path: Path, *make: str) -> Path:
     return path
 
 
+@pytest.mark.needs("mkfs.ext4", "mkfs.xfs")
 def test_the_kernel_holds_homes_to_amounts_and_lets_them_go(tmp_path: Path) -> None:
     ext4, xfs = ("mkfs.ext4", "-q", "-F"), ("mkfs.xfs", "-q", "-f")
     disks = {
@@ -59,6 +60,7 @@ def test_the_kernel_holds_homes_to_amounts_and_lets_them_go(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.root
 def test_what_has_no_quotas_has_none_and_what_is_not_there_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert UserQuotas(str(tmp_path / "file")).enforced() is False

@@ -133,6 +133,7 @@ def test_a_key_that_was_never_declared_stays(host: Path) -> None:
     assert file.read_text() == f"# {KEY}\n{own}\n"
 
 
+@pytest.mark.root
 @pytest.mark.holds("keys are taken out of no directory of another's")
 def test_a_directory_of_anothers_keeps_its_keys(host: Path) -> None:
     file = _keys_file(host, f"{KEY}\n")

@@ -115,6 +115,7 @@ def plan(host: Host, text: str) -> None:
     path.write_text(text)
 
 
+@pytest.mark.root
 @pytest.mark.holds("who is renumbered stays closed")
 def test_who_is_being_renumbered_is_left_alone_and_the_others_are_not(host: Host) -> None:
     converge(Request(Settings(), USERS), host)
@@ -128,6 +129,7 @@ def test_who_is_being_renumbered_is_left_alone_and_the_others_are_not(host: Host
     assert "minji:!*:" in shadow.read_text()
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(
     ("found", "verb"),
     [
@@ -145,6 +147,7 @@ def test_who_gets_another_name_is_left_alone_by_both_and_the_verb_is_named(
     assert f"gpuadmin {verb}" in str(planned.users["minji"].problem)
 
 
+@pytest.mark.root
 @pytest.mark.holds("no newcomer gets an id that a file of somebody in a renumbering may still have")
 @pytest.mark.parametrize(("old", "made"), [(20002, False), (20003, True), (20009, True)])
 def test_no_newcomer_gets_an_id_that_a_file_may_still_have(host: Host, old: int, made: bool) -> None:

@@ -49,6 +49,7 @@ def test_people_are_remembered_whatever_comes_later(place: tuple[str, str, str])
     assert uids.recall("/srv/other/homes", state) == {}
 
 
+@pytest.mark.root
 def test_what_homes_and_archives_carry(place: tuple[str, str, str]) -> None:
     homes, archive, state = place
     for name, uid in (("minji", 20000), ("left\x1b[2J", 20003)):

@@ -16,6 +16,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import term_fac
 
 from tests.support.storage import MINJI, Storage
 
+pytestmark = pytest.mark.root
+
 DUMP = "job_table minji 12\n-- Dump completed\n"
 OLD = b"what was dumped before"
 
@@ -29,7 +31,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (directory / accounting.FILE).write_bytes(OLD)
     (tmp_path / "says").write_text(DUMP)
     (tmp_path / "ends").write_text("0")
-    dumper = f"#!{sys.executable}\nimport sys\nfrom pathlib import Path\nhere = Path({str(tmp_path)!r})\n"
+    dumper = (
+        f'#!/usr/bin/env -S "{sys.executable}"\nimport sys\nfrom pathlib import Path\nhere = Path({str(tmp_path)!r})\n'
+    )
     dumper += "print('mariadb-dump: Error 2013: Lost connection', file=sys.stderr)\n"
     dumper += "assert sys.argv[-1] == 'slurm_acct_db'\n"
     dumper += "print((here / 'says').read_text(), end='')\nsys.exit(int((here / 'ends').read_text()))\n"

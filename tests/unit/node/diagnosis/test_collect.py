@@ -62,6 +62,7 @@ def test_what_this_machine_says_of_itself(tmp_path: Path) -> None:
     assert found["reboot"]["uptime"] > 0
 
 
+@pytest.mark.root
 def test_what_is_granted(tmp_path: Path) -> None:
     subject = Subject(name="minji", uid=20000, root=str(tmp_path), state_directory="/state")
     assert granted(subject) is None, "open to everybody"

@@ -24,6 +24,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
 
 from tests.support.operations import ask
 
+pytestmark = pytest.mark.root
+
 SETTINGS = Settings(uid_first=1000, uid_last=1100)
 MINJI = DesiredState(SETTINGS, {"minji": Record(User("minji", 1001, 1001, home="/home/minji"))}, (("old", 1002),))
 FILES = {

@@ -31,6 +31,7 @@ def test_everybody_has_the_union_of_their_own() -> None:
     assert grants.by_uid([ONE, OTHER, more, over], 1500) == {20000: ["GPU-0", "GPU-2"], 20001: ["GPU-1"]}
 
 
+@pytest.mark.root
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     grants.write(ONE, str(tmp_path))
     grants.write(OTHER, str(tmp_path))
@@ -39,6 +40,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert grants.read(str(tmp_path)) == ([OTHER], [])
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "null", "\\xff", json.dumps({**asdict(ONE), "uid": "x"}), json.dumps({**asdict(ONE), "id": "z9"}),
@@ -54,6 +56,7 @@ def test_a_damaged_file_opens_nothing_and_stops_no_other(tmp_path: Path, text: s
     assert "a1.json opens nothing" in problems[0]
 
 
+@pytest.mark.root
 @pytest.mark.holds("a grant's id is not a path")
 def test_what_may_not_be_written(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="nobody's who needs a grant"):
@@ -93,6 +96,7 @@ def damaged(directory: Path, **other: object) -> list[str]:
     return problems
 
 
+@pytest.mark.root
 @pytest.mark.holds("root and daemons are granted nothing")
 @pytest.mark.parametrize("uid", [-1, 0, 33, 999, 2**32 - 1, 2**40])
 def test_uids_that_are_nobody_s(tmp_path: Path, uid: int) -> None:
@@ -100,6 +104,7 @@ def test_uids_that_are_nobody_s(tmp_path: Path, uid: int) -> None:
     assert "nobody's who needs a grant" in problem
 
 
+@pytest.mark.root
 @pytest.mark.holds("a grant ends at a time that dates can say")
 @pytest.mark.parametrize("until", [grants.LATEST + 1, 10**18, 10**400])
 def test_an_end_that_no_date_can_say(tmp_path: Path, until: int) -> None:
@@ -107,6 +112,7 @@ def test_an_end_that_no_date_can_say(tmp_path: Path, until: int) -> None:
     assert "is not a time" in problem
 
 
+@pytest.mark.root
 def test_a_file_that_is_too_large_or_too_deep(tmp_path: Path) -> None:
     grants.write(OTHER, str(tmp_path))
     (tmp_path / grants.DIRECTORY / "a1.json").write_text("[" * 60_000)
@@ -116,6 +122,7 @@ def test_a_file_that_is_too_large_or_too_deep(tmp_path: Path) -> None:
     assert "c3.json is larger than any grant" in problems[1]
 
 
+@pytest.mark.root
 def test_what_is_no_file(tmp_path: Path) -> None:
     grants.write(OTHER, str(tmp_path))
     directory = tmp_path / grants.DIRECTORY
@@ -151,6 +158,7 @@ def test_grants_that_cannot_be_listed_are_not_none(tmp_path: Path) -> None:
     assert (found, problem.startswith("no grant is known: ")) == ([], True)
 
 
+@pytest.mark.root
 @pytest.mark.holds("an end does not wait for a disk")
 def test_what_cannot_be_removed_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for one in (ONE, OTHER):
@@ -165,6 +173,7 @@ def test_what_cannot_be_removed_has_ended(tmp_path: Path, monkeypatch: pytest.Mo
     assert grants.read(str(tmp_path), str(tmp_path)) == ([OTHER], [])
 
 
+@pytest.mark.root
 @pytest.mark.holds("after a power cut no grant is there again that has ended")
 def test_an_end_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grants.write(ONE, str(tmp_path))

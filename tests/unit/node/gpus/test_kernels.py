@@ -187,7 +187,7 @@ def test_a_library_that_only_this_machine_has_is_none_of_the_roots(root: Root) -
     assert find_library(str(root.path)) == str(root.path / DIRECTORY / "nvidia/current/libnvidia-ml.so.1")
 
 
-@pytest.mark.needs("cc", "modinfo")
+@pytest.mark.needs("cc", "modinfo", "xz", "zstd")
 @pytest.mark.parametrize("ending", ["", ".xz", ".zst"])
 def test_modinfo_reads_the_version(tmp_path: Path, ending: str) -> None:
     source, module = tmp_path / "m.c", tmp_path / "nvidia.ko"

@@ -101,6 +101,7 @@ def test_a_gate_that_was_found_open_is_a_difference(
     assert operations.set_gate(operations.GateOrder("open"), True, host.places).result()["operations"] == []
 
 
+@pytest.mark.root
 def test_a_grant_begins_and_ends(host: GatedHost, tmp_path: Path) -> None:
     looked = operations.change_grants(operations.GrantsOrder(wanted()), True, host.places)
     assert looked.result()["changed"] is True
@@ -140,6 +141,7 @@ def test_a_look_says_who_has_the_gpu_open_now(host: GatedHost, tmp_path: Path, m
     assert looked.result()["report"]["grants"]["held"] == {"0": ["jiho"]}
 
 
+@pytest.mark.root
 def test_a_grant_tries_what_it_changes(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a hundred people on a node nobody waits for the trial of all; what is known of the host stays as it was."""
     host.go()
@@ -182,6 +184,7 @@ def granted(host: GatedHost, who: int, **other: Any) -> list[str]:
     return list({one.id: one.gpus for one in grants.read(host.places.state)[0]}[f"a{who}"])
 
 
+@pytest.mark.root
 @pytest.mark.holds("a GPU and a MIG device of it are not granted to two")
 def test_a_mig_device_and_its_gpu_are_not_two_people_s(host: GatedHost, tmp_path: Path) -> None:
     divided(host, tmp_path)
@@ -200,6 +203,7 @@ def test_a_mig_device_and_its_gpu_are_not_two_people_s(host: GatedHost, tmp_path
         granted(host, 5, number=0, gpus=["MIG-1"])
 
 
+@pytest.mark.root
 def test_who_asks_for_a_number_gets_whole_gpus(host: GatedHost, tmp_path: Path) -> None:
     divided(host, tmp_path)
     with pytest.raises(NothingBegun, match="asked for: 2; granted to nobody: 1 of 1"):
@@ -209,6 +213,7 @@ def test_who_asks_for_a_number_gets_whole_gpus(host: GatedHost, tmp_path: Path) 
     assert answer.result()["report"]["grants"]["gpus"] == ["GPU-a", "GPU-b"], "places are those of GPUs"
 
 
+@pytest.mark.root
 @pytest.mark.holds("a GPU that waits to be divided is granted to nobody")
 def test_what_waits_to_be_divided_is_granted_to_nobody(host: GatedHost, tmp_path: Path) -> None:
     divided(host, tmp_path)
@@ -306,6 +311,7 @@ def test_a_burn_in(host: GatedHost, monkeypatch: pytest.MonkeyPatch, status: int
     assert [one.startswith(f"{SICK} burn-in of 20") for one in closed if why] == [True] * bool(why)
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("who", ["job", "holds", "granted"])
 @pytest.mark.holds("nobody's work is burnt in")
 def test_nobody_s_work_is_burnt_in(host: GatedHost, monkeypatch: pytest.MonkeyPatch, who: str) -> None:
@@ -338,6 +344,7 @@ def test_a_node_that_joins_has_no_queue_yet_and_may_have_no_program(
             burning.choose_program(())
 
 
+@pytest.mark.root
 def test_what_another_has_is_refused(host: GatedHost) -> None:
     operations.change_grants(operations.GrantsOrder(wanted(number=2)), False, host.places)
     with pytest.raises(NodeError, match="granted to nobody: 0 of 2"):
@@ -349,6 +356,7 @@ def test_what_another_has_is_refused(host: GatedHost) -> None:
     assert [one.user for one in grants.read(host.places.state)[0]] == ["jiho"], "what ends with it is free"
 
 
+@pytest.mark.root
 @pytest.mark.holds("where a grant cannot be read no GPU is known to be free")
 def test_where_a_grant_cannot_be_read_nothing_is_granted(host: GatedHost) -> None:
     """It would be said to have failed, and be in force; and the GPU may be somebody's."""
@@ -372,6 +380,7 @@ def test_who_is_another_on_the_host_is_granted_nothing(host: GatedHost, uid: int
         operations.change_grants(operations.GrantsOrder(wanted()), True, host.places)
 
 
+@pytest.mark.root
 def test_a_grant_that_begins_later_by_a_clock_that_was_put_back_can_be_revoked(
     host: GatedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,6 +393,7 @@ def test_a_grant_that_begins_later_by_a_clock_that_was_put_back_can_be_revoked(
     assert shown["id"] == "a1"
 
 
+@pytest.mark.root
 def test_an_end_on_a_disk_that_takes_no_change(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     operations.change_grants(operations.GrantsOrder(wanted()), False, host.places)
     with monkeypatch.context() as patch:
@@ -407,6 +417,7 @@ def test_a_gpu_by_its_place_and_by_its_name_is_one(host: GatedHost) -> None:
     assert answer.result()["report"]["grants"]["grants"][0]["gpus"] == ["GPU-b"]
 
 
+@pytest.mark.root
 def test_grants_end_while_gpus_are_divided_and_the_driver_hangs(
     host: GatedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -420,6 +431,7 @@ def test_grants_end_while_gpus_are_divided_and_the_driver_hangs(
         assert host.go().problems == []
 
 
+@pytest.mark.root
 @pytest.mark.holds("grants are changed by one at a time")
 def test_grants_are_changed_by_one_at_a_time(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     operations.change_grants(operations.GrantsOrder(wanted()), False, host.places)
@@ -433,6 +445,7 @@ def test_grants_are_changed_by_one_at_a_time(host: GatedHost, monkeypatch: pytes
     assert [one.id for one in grants.read(host.places.state)[0]] == ["a1"]
 
 
+@pytest.mark.root
 def test_of_two_admins_at_once_one_gets_the_last_gpu(host: GatedHost) -> None:
     operations.change_grants(operations.GrantsOrder(wanted()), False, host.places)
 

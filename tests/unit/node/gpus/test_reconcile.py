@@ -33,6 +33,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
     return gated_host(tmp_path, monkeypatch)
 
 
+@pytest.mark.root
 def test_everybody_is_closed_and_the_granted_have_theirs(host: GatedHost, tmp_path: Path) -> None:
     grants.write(ONE, host.places.state)
     outcome = host.go()
@@ -43,6 +44,7 @@ def test_everybody_is_closed_and_the_granted_have_theirs(host: GatedHost, tmp_pa
     assert all(one[1:3] == ("set-property", "--runtime") for one in host.told)
 
 
+@pytest.mark.root
 def test_a_second_run_tells_nothing(host: GatedHost) -> None:
     grants.write(ONE, host.places.state)
     host.go()
@@ -50,6 +52,7 @@ def test_a_second_run_tells_nothing(host: GatedHost) -> None:
     assert host.told == []
 
 
+@pytest.mark.root
 def test_who_is_not_there_has_it_when_they_come(host: GatedHost, tmp_path: Path) -> None:
     host.people["minji"] = 30000
     grants.write(replace(ONE, uid=30000), host.places.state)
@@ -57,6 +60,7 @@ def test_who_is_not_there_has_it_when_they_come(host: GatedHost, tmp_path: Path)
     assert host.units()["user-30000.slice"] == [str(tmp_path / "gpu0")]
 
 
+@pytest.mark.root
 def test_at_its_end_it_is_closed_and_forgotten(host: GatedHost) -> None:
     grants.write(ONE, host.places.state)
     host.go()
@@ -68,6 +72,7 @@ def test_at_its_end_it_is_closed_and_forgotten(host: GatedHost) -> None:
     assert host.units() == {}, "a clock that is put back opens nothing"
 
 
+@pytest.mark.root
 def test_a_clock_before_its_beginning_closes_it(host: GatedHost) -> None:
     grants.write(ONE, host.places.state)
     host.go()
@@ -82,6 +87,7 @@ def test_what_systemd_lost_is_told_again(host: GatedHost) -> None:
     assert list(host.units()) == ["ssh.service"]
 
 
+@pytest.mark.root
 def test_a_driver_that_was_loaded_later_has_everybody_told_again(host: GatedHost, tmp_path: Path) -> None:
     """Systemd makes numbers of names when it is told: what is not there yet is left out."""
     grants.write(ONE, host.places.state)
@@ -94,6 +100,7 @@ def test_a_driver_that_was_loaded_later_has_everybody_told_again(host: GatedHost
     assert host.told == []
 
 
+@pytest.mark.root
 @pytest.mark.holds("systemd is told again when a file became another device")
 def test_a_gpu_that_got_another_number_has_everybody_told_again(host: GatedHost, tmp_path: Path) -> None:
     grants.write(ONE, host.places.state)
@@ -144,12 +151,14 @@ def slurm_says(
     monkeypatch.setattr(host, "run", run)
 
 
+@pytest.mark.root
 def test_whoever_waits_for_a_grant_does_not_wait_for_slurm(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     grants.write(JOB, host.places.state)
     slurm_says(host, monkeypatch, "No slurmstepd's found on this node\n", 9000)
     assert reconcile.under_lock(host.places, 1500, whole=False).grants == [JOB]
 
 
+@pytest.mark.root
 def test_a_job_opens_its_own_gpus_and_no_others(
     host: GatedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -164,6 +173,7 @@ def test_a_job_opens_its_own_gpus_and_no_others(
     ]  # fmt: skip
 
 
+@pytest.mark.root
 def test_a_job_that_goes_on_elsewhere_keeps_nothing_here(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its node was cut off, and Slurm has begun it again on another: there it ends later."""
     grants.write(JOB, host.places.state)
@@ -174,6 +184,7 @@ def test_a_job_that_goes_on_elsewhere_keeps_nothing_here(host: GatedHost, monkey
     assert (host.units(), grants.read(host.places.state)) == ({"user-20000.slice": []}, ([], []))
 
 
+@pytest.mark.root
 @pytest.mark.holds("more time for one job keeps nobody else's end waiting")
 def test_more_time_that_cannot_be_recorded_keeps_nobody_else_s_end_waiting(
     host: GatedHost, monkeypatch: pytest.MonkeyPatch
@@ -266,6 +277,7 @@ def test_a_slice_that_ends_while_it_is_tried_says_nothing(
     assert host.go().problems == []
 
 
+@pytest.mark.root
 def test_a_grant_that_does_not_open_is_a_problem(
     host: GatedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -314,6 +326,7 @@ def test_settings_that_cannot_be_read_change_nothing(host: GatedHost) -> None:
     assert host.told == []
 
 
+@pytest.mark.root
 def test_a_disk_that_takes_no_change_keeps_nothing_open(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has ended at once, and for good, though its file is still there."""
     grants.write(ONE, host.places.state)
@@ -330,6 +343,7 @@ def test_a_disk_that_takes_no_change_keeps_nothing_open(host: GatedHost, monkeyp
     assert list(Path(host.places.state).rglob("*.json")) == []
 
 
+@pytest.mark.root
 @pytest.mark.holds("a uid that became another's takes over no grant")
 def test_a_uid_that_became_another_s_takes_over_nothing(host: GatedHost) -> None:
     grants.write(ONE, host.places.state)
@@ -342,6 +356,7 @@ def test_a_uid_that_became_another_s_takes_over_nothing(host: GatedHost) -> None
     assert host.units() == {}, "for good"
 
 
+@pytest.mark.root
 @pytest.mark.holds("an account that is gone leaves no grant to whoever comes")
 def test_an_account_that_is_gone_leaves_nothing_open(host: GatedHost, tmp_path: Path) -> None:
     """It may be that accounts cannot be looked up now: the grant stays."""
@@ -373,6 +388,7 @@ def test_a_unit_that_cannot_be_told_keeps_no_other_from_it(
     assert set(host.units()) == {"user-20000.slice", "user-0.slice"}
 
 
+@pytest.mark.root
 def test_what_closes_is_told_first(host: GatedHost) -> None:
     grants.write(ONE, host.places.state)
     grants.write(replace(ONE, id="b2", user="jiho", uid=20001, gpus=["1"], until=9000), host.places.state)
@@ -644,6 +660,7 @@ MINJI = {"name": "minji", "uid": 20000}
 GONE = [{"users": [{**MINJI, "locked": True}]}, {"absent": [MINJI]}]
 
 
+@pytest.mark.root
 @pytest.mark.holds("who is locked or removed keeps no grant")
 @pytest.mark.parametrize("people", GONE, ids=["locked", "removed"])
 def test_who_is_locked_or_removed_keeps_no_grant(leaving: GatedHost, people: dict[str, Any]) -> None:
@@ -660,12 +677,14 @@ def test_who_is_locked_or_removed_keeps_no_grant(leaving: GatedHost, people: dic
     assert [one.id for one in grants.read(leaving.places.state)[0]] == ["of-jiho"]
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("people", [{"users": [MINJI]}, {"users": [MINJI], "absent": [{**MINJI, "uid": 20007}]}])
 def test_who_stays_keeps_theirs(leaving: GatedHost, people: dict[str, Any]) -> None:
     assert converged(people)["changed"] is False
     assert len(grants.read(leaving.places.state)[0]) == 2
 
 
+@pytest.mark.root
 @pytest.mark.holds("grants of who leaves end while nobody else changes any")
 def test_grants_end_while_nobody_else_changes_any(leaving: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconcile, "flocked", partial(flocked, seconds=0.1))
@@ -674,6 +693,7 @@ def test_grants_end_while_nobody_else_changes_any(leaving: GatedHost, monkeypatc
     assert len(grants.read(leaving.places.state)[0]) == 2
 
 
+@pytest.mark.root
 @pytest.mark.holds("grants that cannot be ended deny nothing else")
 def test_grants_that_cannot_be_ended_are_told(leaving: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     def hangs(names: object, places: object) -> list[str]:

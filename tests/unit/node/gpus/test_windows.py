@@ -30,6 +30,7 @@ def test_when_a_grant_ends(tmp_path: Path, written: object, begin: int, until: i
     assert find_window(str(tmp_path), begin, until) == end
 
 
+@pytest.mark.root
 @pytest.mark.holds("no grant runs into a window")
 def test_a_grant_that_was_given_before(tmp_path: Path) -> None:
     """It ends before the window, and has its time again when that is called off. Slurm's own jobs are Slurm's."""

@@ -87,6 +87,7 @@ def test_one_person_does_not_hide_another(tmp_path: Path) -> None:
     assert list(found.unknown) == [f"{tmp_path}/a"]
 
 
+@pytest.mark.root
 def test_one_persons_files_hide_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """300 decoys of minji's, in a directory that comes first, and as many of her subuids."""
     monkeypatch.setattr(exposed, "_owner", lambda uid: {33000: "minji", 33001: "jiho"}.get(uid, f"uid {uid}"))
@@ -111,6 +112,7 @@ def acl(path: Path, named: int, mask: int) -> None:
     os.setxattr(path, "system.posix_acl_access", value)
 
 
+@pytest.mark.root
 @pytest.mark.parametrize(("named", "mask", "seen"), [(4, 4, True), (4, 0, False), (0, 7, False), (7, 7, True)])
 def test_what_an_acl_opens_to_one_person(tmp_path: Path, named: int, mask: int, seen: bool) -> None:
     minji = home(tmp_path)
@@ -120,6 +122,7 @@ def test_what_an_acl_opens_to_one_person(tmp_path: Path, named: int, mask: int, 
     assert names(tmp_path) == (["minji/a.key"] if seen else [])
 
 
+@pytest.mark.root
 def test_a_home_that_an_acl_opens_is_walked(tmp_path: Path) -> None:
     minji = home(tmp_path, mode=0o700)
     put(minji / "a.key")
@@ -139,6 +142,7 @@ def test_who_was_not_looked_at_is_counted(tmp_path: Path) -> None:
     assert unknown[exposed.OTHERS] == "5 more were not looked at to the end"
 
 
+@pytest.mark.root
 def test_homes_of_the_host_s_own_accounts(tmp_path: Path) -> None:
     """An admin's, a service's: those that are theirs, that no place has, and that are no file server's."""
     passwd, place = tmp_path / "passwd", tmp_path / "srv"

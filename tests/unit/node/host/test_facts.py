@@ -45,6 +45,7 @@ def test_look_at_what_is_not_there_yet() -> None:
     assert (seen["mounts"], seen["fstype"], seen["entries"]) == ([], "btrfs", [])
 
 
+@pytest.mark.root
 @pytest.mark.holds("a node does not leave the queue while a job without GPUs runs there")
 def test_whose_jobs_run_and_who_has_gpus_of_an_admin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job without GPUs has no grant. Slurm's own processes are root's; a Slurm that is not ours is not looked at."""

@@ -207,6 +207,7 @@ def test_a_stranger_who_listens_gets_nothing(content: Path, ours: Credentials) -
     assert b"".join(proven) == b""
 
 
+@pytest.mark.root
 def test_a_stranger_who_sends_writes_nothing(places: Places, content: Path, ours: Credentials) -> None:
     """And the node before gets in all the same."""
     taking = Taking(places, ours)

@@ -22,6 +22,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.lookup import owner
 from gpuadmin.common.records.limits import OwnLimits
 from tests.support.failing import fail_for, raising
 
+pytestmark = pytest.mark.root
+
 GIB = 1 << 30
 SLICE = "user-20001.slice"
 PEOPLE = {"minji": (20001, 20001), "jiho": (20002, 20002), "gpuadmin": (1000, 1000)}

@@ -243,6 +243,7 @@ class Told:
     most: str
 
 
+@pytest.mark.root
 def test_a_record_comes_and_goes(tmp_path: Path) -> None:
     path = str(tmp_path / "state/told.json")
     assert records.load(Told, path) is None

@@ -224,6 +224,7 @@ def test_at_once_where_there_is_something_new() -> None:
     assert len(passes(60, 0.05, early=True)) > 5
 
 
+@pytest.mark.root
 def test_it_ends_when_units_run_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept code is never written to again: other code is another directory, and the link leads there."""
     texts = [json.dumps({"ansible_collections/gpuadmin/node/plugins/module_utils/cli.py": f"{n} = 1\n"}) for n in "ab"]

@@ -262,6 +262,7 @@ def gate(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.root
 def test_what_is_in_force(tmp_path: Path, gate: str) -> None:
     for one in (HERS, replace(HERS, id="b2", until=1400)):
         grants.write(one, str(tmp_path))
@@ -273,6 +274,7 @@ def test_what_is_in_force(tmp_path: Path, gate: str) -> None:
     assert look(1500, str(tmp_path), str(tmp_path / "none")) is None, "GPUs are open to everybody"
 
 
+@pytest.mark.root
 @pytest.mark.holds("a grant that cannot be read ends nobody's work")
 def test_a_grant_that_cannot_be_read_ends_nothing(tmp_path: Path, gate: str) -> None:
     grants.write(HERS, str(tmp_path))

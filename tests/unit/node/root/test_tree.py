@@ -170,6 +170,7 @@ def run(document: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
     return ask("files", document, check=check)
 
 
+@pytest.mark.root
 def test_module_in_check_mode_says_what_the_run_does(tmp_path: Path) -> None:
     arguments = {
         "files": [

@@ -65,6 +65,7 @@ def test_what_is_not_told() -> None:
     assert set(login_lines.texts([job("minji", end=int(NOW) - 1)], NOW, away=True)) == nobody
 
 
+@pytest.mark.root
 @pytest.mark.holds("nodes of which Slurm says nothing keep nobody's lines from them")
 def test_a_controller_that_is_away_takes_nothing_from_who_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -100,6 +101,7 @@ def test_a_controller_that_is_away_takes_nothing_from_who_has_it(
     assert "does not answer now" in (directory / ".nobody.en").read_text()
 
 
+@pytest.mark.root
 @pytest.mark.holds("a job's later end prolongs its own grant alone, and none that has ended")
 def test_a_grant_gets_its_jobs_later_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of a job that was given more time on another node."""

@@ -114,6 +114,7 @@ def test_what_people_read(shown: Path) -> None:
     assert all("phd" in one for one in owned.describe_guests(JOBS, "ko"))
 
 
+@pytest.mark.root
 @pytest.mark.holds("who has to leave a node is told once on their terminals")
 def test_terminals_are_told_once(shown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, int]] = []

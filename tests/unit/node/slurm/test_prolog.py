@@ -21,6 +21,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.prolog import 
 
 from tests.support.gated_host import GatedHost, gated_host, read_only
 
+pytestmark = pytest.mark.root
+
 SAID = {
     "SLURM_JOB_ID": "12", "SLURM_JOB_UID": "20000", "SLURM_JOB_USER": "minji", "SLURM_JOB_GPUS": "0",
     "SLURM_JOB_END_TIME": "5000",

@@ -57,7 +57,7 @@ def test_a_name_is_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     name = f"x\n{forged}\x1e\n{forged}"
     squeue = tmp_path / "squeue"
     squeue.write_text(
-        f"#!{sys.executable}\nimport re, sys\n"
+        f'#!/usr/bin/env -S "{sys.executable}"\nimport re, sys\n'
         f"token = re.search('\\x1f([0-9a-f]+)', ' '.join(sys.argv))[1]\n"
         f"real = {row('12', 'minji', 'RUNNING', nodes='gpu2', name='NAME')!r}\n"
         f"print(real.replace('\\x1f', '\\x1f' + token).replace('NAME', {name!r}) + '\\x1e' + token)\n"

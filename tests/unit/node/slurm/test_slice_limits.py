@@ -22,6 +22,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.slice_limits i
 
 from tests.support.fake_slurm import slurm
 
+pytestmark = pytest.mark.root
+
 GIB = 1 << 30
 MACHINE = Machine(memory=64 * GIB, swap=0, tasks=1000, processors=16)
 FORGED = "x Nodes=node1 CPU_IDs=0-7 Mem=64000 GRES=gpu:1(IDX:1)"  # a name that anybody may give to a job

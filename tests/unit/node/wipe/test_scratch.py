@@ -297,6 +297,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "homes"
 
 
+@pytest.mark.root
 @pytest.mark.holds("what people share is nobody's home, and no reset deletes it")
 def test_homes_with_what_keeps_them(root: Path) -> None:
     mountinfo = f"1 0 0:1 / / rw - ext4 /dev/a rw\n2 1 0:2 / {root.parent} rw - btrfs /dev/b rw\n"
