@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -74,10 +75,14 @@ class Bmcs:
         return RunResult(hosts, run.interrupted, run.error)
 
 
-def power(options: Options, action: str, patterns: Sequence[str], *, hard: bool, force: bool) -> int:
-    """Show whether hosts are on, or switch them. Returns the exit code."""
+def power(
+    options: Options, action: str, patterns: Sequence[str], *, hard: bool, force: bool,
+    choose: Callable[[Sequence[str]], Sequence[str]] | None = None,
+) -> int:  # fmt: skip
+    """Show whether hosts are on, or switch them. `choose`: which of those that can come do so; those that cannot have
+    failed then. Returns the exit code."""
     with opened("power", options, changes=action != "status") as session:
-        targets, order, odd = _find(session, patterns, strict=action != "status")
+        targets, order, odd = _find(session, patterns, strict=action != "status" and choose is None)
         bmcs = replace(_ask(session, order, () if action == "status" else order), answering=hard)
         if action == "status":
             bmcs = replace(
@@ -85,18 +90,25 @@ def power(options: Options, action: str, patterns: Sequence[str], *, hard: bool,
             )
             run = RunResult({name: HostResult("failed" if one["problem"] else "ok") for name, one in bmcs.seen.items()})
             return report(session, run, {"asked_from": bmcs.asker, "hosts": bmcs.seen}, show=lambda: _show(bmcs))
-        left = {one.name: "no bmc in the inventory" for one in targets if one.name not in order}
+        left = {one.name: odd.get(one.name, "no bmc in the inventory") for one in targets if one.name not in order}
         left |= {name: one["problem"] for name, one in bmcs.seen.items() if one["problem"]}
         builder = PlanBuilder(f"Power of {session.site.settings.name}: {action}")
         request = PowerRequest("shutdown", tuple(name for name in order if name not in left), False, None, force)
         queue, decision, cut = Away(session), Decision((), {}), list[str]()
         if action != "on" and request.patterns:
             queue, decision, cut = _plan_off(bmcs, request, builder, left, hard=hard)
-        up = [name for name, one in bmcs.seen.items() if action == "on" and one["state"] == "on" and name not in left]
-        for name in up:
-            silent = f", and its ssh does not answer: gpuadmin power cycle {name}"
-            builder.warn(f"{name} is on already{'' if bmcs.seen[name]['answers'] else silent}")
+        silent = ", and its ssh does not answer: gpuadmin power cycle "
+        up = {name: "" if one["answers"] else f"{silent}{name}" for name, one in bmcs.seen.items()
+              if action == "on" and one["state"] == "on" and name not in left}  # fmt: skip
+        if choose is not None:
+            left |= {name: f"it is on{why or f', and drained: gpuadmin resume {name}'}" for name, why in up.items()}
+            up = {}
+        for name, why in up.items():
+            builder.warn(f"{name} is on already{why}")
         coming = [one for one in targets if action != "off" and one.name not in {*left, *up}]
+        if choose is not None:
+            chosen = choose([one.name for one in coming])
+            coming = [one for one in coming if one.name in chosen]
         steps = [step for serves in (True, False) if (step := [one.name for one in coming if one.serves == serves])]
         for number, names in enumerate(steps, start=1 + len(decision.steps) + bool(cut)):
             builder.add_all(names, [f"{number}. is switched on; waits until ssh answers"])
@@ -120,14 +132,16 @@ def power(options: Options, action: str, patterns: Sequence[str], *, hard: bool,
         if steps and not session.check:
             came = [name for names in steps for name in names if name in off]
             away(session, [*run.hosts]).resume([name for name, found in run.hosts.items() if not found.bad], came)
+        if choose is not None:
+            run = run.then(RunResult({name: HostResult("failed", message=why) for name, why in left.items()}))
         return report(session, run, {"cut": cut, "left": left}, advice="run it again, which looks at every host again")
 
 
 def switch_on_needed(options: Options, patterns: Sequence[str]) -> int:
     """Switch on nodes that `shutdown --idle` has switched off, as many as jobs of the queue need, unless it is too hot.
     Returns the exit code. A site without such a job has no run of it."""
+    choose, off = functools.partial(choose_needed, now=time.time()), list[str]()
     with opened("power", options, changes=False) as session:
-        names: list[str] = []
         for asking in (look, ask):  # what decides is asked of today's code
             host = controller(session)
             answers, _ = asking(session, host)
@@ -137,16 +151,23 @@ def switch_on_needed(options: Options, patterns: Sequence[str]) -> int:
             named = {one.name for one in find_targets(session, patterns or ["gpu"])}
             named &= {one.name for one in session.hosts if find_bmc(session.site.settings, one)}
             off = [one["name"] for one in queue["nodes"] if one["name"] in named and IDLE_OFF.match(one["reason"])]
-            names = choose_needed(queue, sorted(off, key=lambda name: turns.get(name, "")), time.time())
-            if not names:
+            off = [name for name in sorted(off, key=lambda name: turns.get(name, "")) if choose(queue, [name])]
+            if not off:
                 return nothing(session)
-        if session.site.inventory.group("monitor"):
-            with Prometheus(session.site) as prometheus:
-                hot = sorted({one.labels["alertname"] for one in prometheus.ask(HOT)})
-            if hot:  # guard: nothing is switched on while it is too hot, or too much is drawn
-                session.console.print(f"{listed(names)} stay off while there is an alert: {listed(hot)}")
+            # guard: nothing is switched on while it is too hot, or too much is drawn
+            if asking is look and (hot := _find_heat(session)):  # of which there is no run either
+                session.console.print(f"{listed(off)} stay off while there is an alert: {listed(hot)}")
                 return nothing(session)
-    return power(options, "on", names, hard=False, force=False)
+    # one that cannot come holds up no other
+    return power(options, "on", off, hard=False, force=False, choose=functools.partial(choose, queue))
+
+
+def _find_heat(session: Session) -> list[str]:
+    """Which alerts keep nodes off."""
+    if not session.site.inventory.group("monitor"):
+        return []
+    with Prometheus(session.site) as prometheus:
+        return sorted({one.labels["alertname"] for one in prometheus.ask(HOT)})
 
 
 def _find(

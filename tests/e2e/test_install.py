@@ -21,6 +21,7 @@ from tests.support.bare_machine import (
     KERNEL,
     LAN_MAC,
     MAC,
+    SECURE,
     Machine,
     dhcp_server,
     fill_store,
@@ -58,12 +59,20 @@ def cluster() -> Iterator[Cluster]:
             shutil.rmtree(PLACE)
 
 
-@pytest.fixture(params=["bios", "uefi", pytest.param("network", marks=pytest.mark.needs("dnsmasq"))])
+KINDS = [
+    "bios",
+    "uefi",
+    pytest.param("secure", marks=pytest.mark.skipif(not all(map(Path.exists, SECURE)), reason=f"needs {SECURE[1]}")),
+    *(pytest.param(f"network-{one}", marks=pytest.mark.needs("dnsmasq")) for one in ("bios", "uefi")),
+]
+
+
+@pytest.fixture(params=KINDS)
 def bare(cluster: Cluster, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
     """A machine that has booted the stick, or the same from the network; its host is in the inventory."""
     lan = light.make_name(state.existing(cluster.name))
     with ExitStack() as stack:
-        if request.param == "network":
+        if request.param.startswith("network-"):
             assert "no DHCP server" in str(cluster.gpuadmin("install", "--serve", LAN_MAC, "--yes", code=3))
             stack.enter_context(dhcp_server(lan, tmp_path))
             said = str(cluster.gpuadmin("install", "--serve", LAN_MAC, "--yes"))
@@ -106,9 +115,9 @@ def test_an_empty_machine_becomes_a_node(cluster: Cluster, bare: Machine) -> Non
     shown = cluster.gpuadmin("install", NODE, "--mac", MAC, "--yes", code=2)["result"]["error"]
     assert "virtio-EMPTY: 10.7 GB, model unknown\n    nothing is on it" in shown
     # what runs from memory is no disk
-    assert ("cannot be taken: vdb3 is in use (/boot/grub)" in shown) == (bare.kind != "network")
+    assert ("cannot be taken: vdb3 is in use (/boot/grub)" in shown) == (not bare.by_network)
     again: tuple[str, ...] = ()
-    if bare.kind == "bios":
+    if bare.kind == "bios" and not bare.by_network:
         assert "virtio-STICK is not touched: vdb3 is in use" in str(install(cluster, "--disk", "virtio-STICK", code=3))
         assert bare.is_empty(), "the stick by itself, and what is refused or only looked at, writes nothing"
         begun = cluster.start("install", NODE, "--mac", MAC, "--disk", DISK, "--yes", "--json")
@@ -127,6 +136,8 @@ def test_an_empty_machine_becomes_a_node(cluster: Cluster, bare: Machine) -> Non
     assert root.split() == [NODE, "/roots/one", "/state", "ro=true"]
     boot = on_node(cluster, "findmnt -no FSTYPE /boot/grub; ls /sys/firmware | grep -c efi || true")
     assert boot.split() == ["ext4", str(int(bare.kind != "bios"))]
+    enforced = on_node(cluster, "od -An -t u1 -j 4 /sys/firmware/efi/efivars/SecureBoot-* || true")
+    assert (enforced.split() == ["1"]) == (bare.kind == "secure")
     assert on_node(cluster, "sudo grub-editenv /boot/grub/grubenv list").strip() == "current=one"
     failed = on_node(cluster, "systemctl is-system-running --wait; systemctl --failed --no-legend")
     assert failed.split() == ["running"], failed

@@ -15,18 +15,20 @@ from typing import Any
 
 import pytest
 
-from tests.support import fake_driver
+from tests.support import fake_driver, monitor_program
 from tests.support.gated_cluster import opened
 from tests.support.lab_cluster import Cluster
-from tests.support.monitored import within
-from tests.support.queued_cluster import queued
+from tests.support.mail_sink import Sink
+from tests.support.monitor_program import BY_HAND, fire, log
+from tests.support.monitored import SETTINGS, asked, monitor_host, within
+from tests.support.queued_cluster import SLURM, queued
 
 pytestmark = pytest.mark.lab
 NODE, STORAGE = "node1", "storage1"
-PLACE = "/var/tmp/bmc"
+PLACE, PASSWORD = "/var/tmp/bmc", "seldom-said"
 BMC = """
 import base64, http.server, json, pathlib, ssl
-PLACE, LOGIN = pathlib.Path("/var/tmp/bmc"), "Basic " + base64.b64encode(b"admin:secret").decode()
+PLACE, LOGIN = pathlib.Path("/var/tmp/bmc"), "Basic " + base64.b64encode(b"admin:seldom-said").decode()
 SYSTEM = "/redfish/v1/Systems/437XR1138R2"
 class Redfish(http.server.BaseHTTPRequestHandler):
     def answer(self, code, body):
@@ -87,16 +89,17 @@ def with_bmc(cluster: Cluster, directory: Path) -> Iterator[None]:
             input=text, text=True, check=True, capture_output=True,
         )  # fmt: skip
     cluster.admin(STORAGE, f"systemd-run --unit=bmc --collect python3 {PLACE}/bmc.py")
-    password = directory / "password"
-    password.write_text("secret\n")
-    password.chmod(0o600)
     own = cluster.site / "inventory/bmc.yml"
     own.write_text(f"gpu: {{hosts: {{{NODE}: {{bmc: {{address: '127.0.0.1:8443', key: '{key}'}}}}}}}}\n")
     done = threading.Event()
     thread = threading.Thread(target=obey, args=(cluster, done))
     thread.start()
     try:
-        with cluster.settings(lambda text: f"{text}\nbmc: {{user: admin, password_file: {password}}}\n"):
+        with (
+            pytest.MonkeyPatch.context() as here,  # and a file on the monitor host
+            cluster.settings(lambda text: f"{text}\nbmc: {{user: admin, password_file: ~/bmc-password}}\n"),
+        ):
+            here.setenv("GPUADMIN_BMC_PASSWORD", PASSWORD)
             yield
     finally:
         done.set()
@@ -143,28 +146,104 @@ def test_a_hung_node_comes_back(cluster: Cluster, tmp_path: Path) -> None:
         assert power(cluster)["answers"]
 
 
+TIMERS = "timers: {verbs: [shutdown, power], shutdown: {when: 'Fri 20:00', nodes: 2}}\n"
+#: What stands before the timers' key on the monitor host, as docs/security.md has it.
+BEFORE = r"from=\"10.77.0.*\",restrict,port-forwarding,permitopen=\"127.0.0.1:9090\""
+NARROW = (
+    "cd $(getent passwd $SUDO_USER | cut -d: -f6)/.ssh; "
+    'sed -i "\\|{key}| s|^|{before} |" authorized_keys; grep -c restrict authorized_keys'
+)
+#: Who has the BMC's password on a host (the journal has this test's own sudo); and which process, while a unit runs.
+FOUND = "grep -rls --exclude-dir=journal s[e]ldom-said /etc /run /root /home /tmp /var/lib; true"
+WATCH = (
+    "systemd-run --quiet --collect --unit=watch sh -c 'while sleep 0.2; do "
+    "grep -ls s[e]ldom-said /proc/[0-9]*/cmdline /proc/[0-9]*/environ >>/var/tmp/found; done'"
+)
+ROOM = "/run/gpuadmin-metrics/room"
+HOT = f"mkdir {ROOM}; echo 'ipmi_temperature_celsius{{name=\"Inlet Temp\"}} 41' >{ROOM}/heat.prom"
+#: Five minutes are long for a test.
+SOONER = (
+    "btrfs property set -ts / ro false; cd /etc/gpuadmin/monitoring/rules; "
+    "sed -i '/alert: \\(InletHot\\|TimerFailed\\)/,/for:/ s/for: .*/for: 30s/' gpus.yml monitoring.yml; "
+    "btrfs property set -ts / ro true; systemctl reload prometheus"
+)
+
+
 # slow: which nodes go and come is decided in tests/unit/actions/test_power_for_jobs.py
 @pytest.mark.slow
 @pytest.mark.root  # light hosts, which have GPUs
-def test_an_idle_node_goes_and_comes_for_a_job(with_queue: Cluster, tmp_path: Path) -> None:
-    """By what the timers `shutdown` and `power` run."""
-    with queued(with_queue) as cluster, with_bmc(cluster, tmp_path):
-
-        def come() -> Any:
-            return cluster.gpuadmin("power", "on", "--queue", "--yes")["hosts"]
-
+def test_idle_nodes_go_and_come_by_timers(with_queue: Cluster, tmp_path: Path) -> None:
+    """By the units of the monitor host, with a gpuadmin of its own; with a BMC that hangs, and while it is too hot."""
+    declared = monitor_program.DECLARED.format(key=monitor_program.make_key(with_queue))
+    settings = f"{SLURM}\n{SETTINGS}{TIMERS}{declared}"
+    with monitor_host(with_queue), queued(with_queue, settings) as cluster, with_bmc(cluster, tmp_path):
         cluster.gpuadmin("provision", "--limit", STORAGE, "--yes")  # curl
+        cluster.admin(STORAGE, "systemctl stop 'gpuadmin-timer-*.timer'")
+        monitor_program.set_up(cluster, tmp_path, *monitor_program.FILES)
+        monitor_program.keep(cluster, "bmc-password", PASSWORD)
+        key = cluster.key("gpuadmin-timers").split()[1]
+        for host in (STORAGE, NODE, "node2"):
+            before = BEFORE if host == STORAGE else BEFORE.partition(",port")[0]
+            assert cluster.admin(host, NARROW.format(key=key, before=before)).strip() == "1"
+        cluster.admin(STORAGE, SOONER)
+        sink = Sink(cluster)
+
+        # a node that somebody uses stays, and says why
         full = "sbatch --gres=gpu:2 --nodelist=node2 -D / -o /dev/null --wrap 'sleep 3600'"
         cluster.person("jiho", "node2", full)
         within(60, lambda: opened(cluster, "jiho", node="node2") == "01")
-        gone = cluster.gpuadmin("shutdown", "gpu", "--idle", "2", "--yes")["result"]
-        assert (gone["steps"], list(gone["refused"])) == ([[NODE]], ["node2"])
+        assert fire(cluster, "shutdown", BY_HAND) == "0", log(cluster, "shutdown")
+        words = " ".join(log(cluster, "shutdown").split())
+        assert "node2 is left out: in use by jiho" in words
+        assert "only 1 of the 2 nodes that you want can go" in words
         within(120, lambda: power(cluster)["state"] == "off")
-        assert come() == {}, "no job waits"
+        assert fire(cluster, "power", BY_HAND) == "0", log(cluster, "power")
+        assert "Nothing to do" in log(cluster, "power"), "no job waits"
+
+        # a job waits, and the BMC hangs: nothing is done, and the admin is told
+        cluster.admin(STORAGE, "systemctl kill -s STOP bmc")
         cluster.person("minji", "node2", "gpu get 2 --no-wait")
-        assert come()[NODE]["status"] == "changed"
+        within(
+            60, lambda: cluster.admin(STORAGE, "squeue --noheader --states=PENDING --format=%r | grep -v None; true")
+        )
+        cluster.admin(STORAGE, WATCH)
+        assert fire(cluster, "power", BY_HAND) == "5", log(cluster, "power")
+        assert "node1 is left out: curl: (28)" in " ".join(log(cluster, "power").split())
+        cluster.admin(STORAGE, "systemctl stop watch; test ! -s /var/tmp/found")
+        own = f"{monitor_program.HOME}/bmc-password"
+        assert set(cluster.admin(STORAGE, FOUND).split()) == {own}
+        assert cluster.admin(STORAGE, f"stat -c %U:%a {own}") == "gpuadmin-timers:600\n"
+        assert cluster.admin("node2", FOUND) == ""
+        assert cluster.gpuadmin("status")["result"]["hosts"][STORAGE]["timers"]["power"].endswith("failed")
+        cluster.admin(STORAGE, HOT)
+
+        def firing(name: str) -> list[dict[str, Any]]:
+            return asked(cluster, f'ALERTS{{alertstate="firing",alertname="{name}"}}')
+
+        within(600, lambda: firing("InletHot") and firing("TimerFailed"))
+        (text, *_) = within(120, lambda: sink.about("TimerFailed"))
+        assert "gpuadmin-timer-power.service" in text
+        assert not firing("HostDown"), "a node that was switched off as idle is none that is missed"
+
+        # the BMC is well again, and it is too hot
+        cluster.admin(STORAGE, "systemctl kill -s CONT bmc")
+        known = len(cluster.gpuadmin("runs")["result"]["runs"])
+        assert fire(cluster, "power", BY_HAND) == "0", log(cluster, "power")
+        assert "node1 stay off while there is an alert: InletHot" in " ".join(log(cluster, "power").split())
+        assert len(cluster.gpuadmin("runs")["result"]["runs"]) == known, "what is asked every ten minutes is no run"
+        assert power(cluster)["state"] == "off"
+
+        cluster.admin(STORAGE, f"rm -r {ROOM}")
+        within(300, lambda: not firing("InletHot"))
+        assert fire(cluster, "power", BY_HAND) == "0", log(cluster, "power")
+        assert power(cluster) == {"state": "on", "answers": True, "problem": ""}
         within(120, lambda: opened(cluster, "minji") == "01")
-        assert come() == {}
+        assert fire(cluster, "power", BY_HAND) == "0"
+        runs = [(one["verb"], one["who"]) for one in cluster.gpuadmin("runs")["result"]["runs"]]
+        timers = f"gpuadmin-timers@{STORAGE}"
+        assert {("shutdown", timers), ("power", timers)} <= set(runs)
+        assert not [one for one in cluster.gpuadmin("status")["result"]["hosts"][STORAGE]["timers"].values()
+                    if one.endswith("failed")]  # fmt: skip
 
 
 def power_limits(cluster: Cluster) -> set[str]:

@@ -16,7 +16,7 @@ import yaml
 
 from tests.support import monitor_program
 from tests.support.lab_cluster import Cluster
-from tests.support.monitor_program import AS, HOME, HOST
+from tests.support.monitor_program import AS, HOME, HOST, fire, log
 from tests.support.monitored import INTERVAL, monitor_host, within
 from tests.support.queued_cluster import CONTROLLER, SLURM, queued
 
@@ -29,33 +29,8 @@ mail: {{host: 127.0.0.1, sender: gpu@example.org, directory: ~/mails, report: [p
 metrics: {{interval: {INTERVAL}}}
 term: {{name: 2026-2, deadline: {DEADLINE}}}
 """
-FILES = ("gpuadmin.yml", "users.yml", "known_hosts", "inventory", ".gitignore", "announcements.jsonl", "health.d")
+FILES = (*monitor_program.FILES, "announcements.jsonl", "health.d")
 FAN = "#!/bin/sh\ntest ! -e /var/tmp/loud || { echo 'fan 3 stands still'; exit 1; }\n"
-
-
-#: The timer has its calendar alone, without delay, and was due long ago.
-OVERDUE = """set -e
-calendar=$(systemctl cat {unit}.timer | grep ^OnCalendar= | sort -u)
-mkdir -p /run/systemd/system/{unit}.timer.d
-printf '[Timer]\nOnBootSec=\nRandomizedDelaySec=0\n%s\n' "$calendar" >/run/systemd/system/{unit}.timer.d/own.conf
-systemctl daemon-reload
-systemctl stop {unit}.timer {unit}.service
-systemctl reset-failed {unit}.service
-touch -d '32 days ago' /var/lib/systemd/timers/stamp-{unit}.timer
-systemctl start {unit}.timer
-"""
-
-
-def fire(cluster: Cluster, timer: str) -> str:
-    """Have a timer's time come. Returns how its unit ended, in systemd's words."""
-    unit = f"gpuadmin-timer-{timer}"
-    look = f"systemctl show {unit}.service --value -p"
-    over = f"{look} ExecMainExitTimestampMonotonic"
-    before = cluster.admin(HOST, over)
-    cluster.admin(HOST, OVERDUE.format(unit=unit))
-    cluster.wait(lambda: cluster.ssh("admin", HOST, over), differs=before, seconds=600)
-    cluster.wait(lambda: cluster.ssh("admin", HOST, f"{look} SubState | grep -E 'dead|failed|auto-restart'"))
-    return cluster.admin(HOST, f"{look} ExecMainStatus").strip()
 
 
 def mails(cluster: Cluster) -> str:
@@ -63,15 +38,11 @@ def mails(cluster: Cluster) -> str:
     return cluster.admin(HOST, f"cat {HOME}/mails/*.eml 2>/dev/null || true")
 
 
-def log(cluster: Cluster, timer: str) -> str:
-    return cluster.admin(HOST, f"journalctl -u gpuadmin-timer-{timer} --no-pager --output=cat -n 200")
-
-
 @pytest.fixture
 def week(with_queue: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     """A cluster with a queue, a monitor host and timers, whose site is in a repository there."""
     key = monitor_program.make_key(with_queue)
-    admins = f"admins: [{{name: timers, uid: 901, keys: ['{key}']}}]\n"
+    admins = monitor_program.DECLARED.format(key=key)
     checks = with_queue.site / "health.d"
     checks.mkdir(exist_ok=True)
     (checks / "10-fan").write_text(FAN)
@@ -84,12 +55,8 @@ def week(with_queue: Cluster, tmp_path: Path) -> Iterator[Cluster]:
             user |= {"email": f"{user['name']}@example.org", "expires": DEADLINE}
         users.write_text(yaml.safe_dump(registry))
         cluster.gpuadmin("sync-users", "--yes")
-        monitor_program.install(cluster, tmp_path)
-        monitor_program.give_key(cluster)
-        monitor_program.push(cluster, *FILES)
-        cluster.admin(HOST, f"{AS} git clone -q {monitor_program.ORIGIN} {HOME}/site")
+        monitor_program.set_up(cluster, tmp_path, *FILES)
         monitor_program.keep(cluster, "site/metrics_secret", (cluster.site / "metrics_secret").read_text())
-        monitor_program.gpuadmin(cluster, "bootstrap", "storage1", "node1", "node2", "--as", "timers", "--yes")
         yield cluster
 
 

@@ -45,6 +45,8 @@ PACKAGES = (
 )  # fmt: skip
 #: Of these only the files are wanted: what Secure Boot takes.
 SIGNED = ("grub-efi-amd64-signed", "shim-signed")
+#: OVMF that asks Secure Boot of what it boots, and its variables with Microsoft's keys: Debian's and Ubuntu's ovmf.
+SECURE = tuple(Path(f"/usr/share/OVMF/OVMF_{one}.fd") for one in ("CODE_4M.secboot", "VARS_4M.ms"))
 SUITE, KEYRING = "trixie", "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
@@ -187,28 +189,30 @@ def dhcp_server(lan: str, directory: Path) -> Iterator[None]:
 class Machine:
     """The machine. It boots from the stick when it is switched on, as if that was chosen in the firmware's menu, and
     from its disk at every reboot. `power_cut` loses what is not on the disk. It has one card, in a network where DHCP
-    answers; its ssh is at a port of this machine's. `kind`: bios, uefi; or network: with UEFI, without a stick, and
-    with one more card, in the network `lan`, from which it boots.
+    answers; its ssh is at a port of this machine's. `kind`: bios, uefi, or secure: UEFI that boots only what is signed.
+    With `network-` before that it has no stick, and one more card, in the network `lan`, from which it boots.
     """
 
     def __init__(self, directory: Path, stick: Path, kind: str, lan: str) -> None:
-        self.directory, self.stick, self.kind, self.lan = directory, stick, kind, lan
+        self.directory, self.stick, self.kind, self.lan = directory, stick, kind.rpartition("-")[2], lan
+        self.by_network = kind.startswith("network-")
         self.disk, self.console = directory / "disk.qcow2", directory / "console.log"
         self.port = network.free_port()
         self._process: subprocess.Popen[bytes] | None = None
         run("qemu-img", "create", "-q", "-f", "qcow2", self.disk, "10G")
 
     def start(self, first: str = "stick") -> None:
-        index, tap = 1 if first == "stick" else 3, _open_tap(self.lan) if self.kind == "network" else None
+        index, tap = 1 if first == "stick" else 3, _open_tap(self.lan) if self.by_network else None
         boots = [
             "-drive", f"if=none,id=stick,format=raw,snapshot=on,file={self.stick}",
             "-device", f"virtio-blk-pci,drive=stick,serial=STICK,id=plug,bootindex={index}",
         ] if tap is None else [
             "-netdev", f"tap,id=wire,fd={tap}",
-            "-device", f"virtio-net-pci,netdev=wire,mac={LAN_MAC},id=plug,bootindex={index},romfile=",
+            "-device", f"virtio-net-pci,netdev=wire,mac={LAN_MAC},id=plug,bootindex={index}"
+            f"{'' if self.kind == 'bios' else ',romfile='}",  # UEFI has a driver of its own
         ]  # fmt: skip
         command = [
-            "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-machine", "pc",
+            "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
             "-m", "1024" if tap is None else "2048",
             *accel.accel_arguments(accel.choose(image.kernel())),
             "-drive", f"if=none,id=disk,format=qcow2,cache=writeback,discard=unmap,file={self.disk}",
@@ -219,13 +223,26 @@ class Machine:
             "-chardev", f"file,id=console,path={self.console},append=on", "-serial", "chardev:console",
             "-serial", "null",  # what the lab's image wants of a second one
             "-qmp", "unix:qmp.sock,server=on,wait=off",
-            *(() if self.kind == "bios" else ("-bios", str(firmware.ovmf()))),
+            *self._firmware(),
         ]  # fmt: skip
         (self.directory / "qmp.sock").unlink(missing_ok=True)
         wires = () if tap is None else (tap,)
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=self.directory, pass_fds=wires)
         for one in wires:
             os.close(one)
+
+    def _firmware(self) -> tuple[str, ...]:
+        if self.kind != "secure":
+            return ("-machine", "pc", *(() if self.kind == "bios" else ("-bios", str(firmware.ovmf()))))
+        code, keys = SECURE
+        own = self.directory / keys.name
+        if not own.exists():
+            shutil.copyfile(keys, own)
+        return (
+            "-machine", "q35,smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on",
+            "-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={code}",
+            "-drive", f"if=pflash,unit=1,format=raw,file={own}",
+        )  # fmt: skip
 
     def boot_from_disk(self) -> None:
         """From the next reboot on."""

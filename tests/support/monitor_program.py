@@ -16,6 +16,52 @@ HOME = "/var/lib/gpuadmin-timers"
 AS = "sudo -u gpuadmin-timers -H"
 #: The site's repository, that admins push to. It is in the account's home, since git reads none of another account.
 ORIGIN = f"{HOME}/origin"
+#: What is pushed of any site.
+FILES = ("gpuadmin.yml", "users.yml", "known_hosts", "inventory", ".gitignore")
+#: Settings that declare the account.
+DECLARED = "admins: [{{name: timers, uid: 901, keys: ['{key}']}}]\n"
+
+#: The timer has its calendar alone, without delay, and was due long ago.
+OVERDUE = """set -e
+calendar=$(systemctl cat {unit}.timer | grep ^OnCalendar= | sort -u)
+mkdir -p /run/systemd/system/{unit}.timer.d
+printf '[Timer]\nOnBootSec=\nRandomizedDelaySec=0\n%s\n' "$calendar" >/run/systemd/system/{unit}.timer.d/own.conf
+systemctl daemon-reload
+systemctl stop {unit}.timer {unit}.service
+systemctl reset-failed {unit}.service
+touch -d '32 days ago' /var/lib/systemd/timers/stamp-{unit}.timer
+systemctl start {unit}.timer
+"""
+#: Its time does not come; its unit is started.
+BY_HAND = """set -e
+systemctl stop {unit}.timer {unit}.service
+systemctl start --no-block {unit}.service
+"""
+
+
+def set_up(cluster: Cluster, directory: Path, *files: str) -> None:
+    """All that docs/timers.md has an admin do on a monitor host that is provisioned. `files`: what the site pushes."""
+    install(cluster, directory)
+    give_key(cluster)
+    push(cluster, *files)
+    cluster.admin(HOST, f"{AS} git clone -q {ORIGIN} {HOME}/site")
+    gpuadmin(cluster, "bootstrap", "storage1", "node1", "node2", "--as", "timers", "--yes")
+
+
+def fire(cluster: Cluster, timer: str, begin: str = OVERDUE) -> str:
+    """Have a timer's time come, or start its unit. Returns how that ended, in systemd's words."""
+    unit = f"gpuadmin-timer-{timer}"
+    look = f"systemctl show {unit}.service --value -p"
+    over = f"{look} ExecMainExitTimestampMonotonic"
+    before = cluster.admin(HOST, over)
+    cluster.admin(HOST, begin.format(unit=unit))
+    cluster.wait(lambda: cluster.ssh("admin", HOST, over), differs=before, seconds=600)
+    cluster.wait(lambda: cluster.ssh("admin", HOST, f"{look} SubState | grep -E 'dead|failed|auto-restart'"))
+    return cluster.admin(HOST, f"{look} ExecMainStatus").strip()
+
+
+def log(cluster: Cluster, timer: str) -> str:
+    return cluster.admin(HOST, f"journalctl -u gpuadmin-timer-{timer} --no-pager --output=cat -n 200")
 
 
 def install(cluster: Cluster, directory: Path) -> None:

@@ -17,7 +17,7 @@ from gpuadmin.common.waiting import WHY
 from gpuadmin.power import choose_needed
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Cli
-from tests.support.fake_bmcs import OFF, ON, Cluster, cluster
+from tests.support.fake_bmcs import HUNG, OFF, ON, Cluster, cluster
 
 __all__ = ["cluster"]
 
@@ -159,7 +159,50 @@ def test_nothing_comes_while_it_is_too_hot(queued: Queued, cli: Cli) -> None:
     queued.hot = [Sample("ALERTS", {"alertname": "InletHot"}, 1.0)]
     code, out, _ = cli("power", "on", "--queue", "--yes")
     assert (code, queued.did) == (0, [])
-    assert "node1 stay off while there is an alert: InletHot" in " ".join(out.split())
+    assert "node1, node2 stay off while there is an alert: InletHot" in " ".join(out.split())
+
+
+def test_while_it_is_too_hot_there_is_no_run(
+    queued: Queued, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where nobody waits: a hot night would leave no other run in the history."""
+    answer = RunResult({"storage1": HostResult("ok", reports={"queue": queued.queue})})
+    monkeypatch.setattr(shared_queue.directly, "answer", lambda *_: answer)
+    queued.hot = [Sample("ALERTS", {"alertname": "InletHot"}, 1.0)]
+    assert cli("power", "on", "--queue", "--yes")[0] == 0
+    assert (queued.playbooks, [*(tmp_path / "site/runs").glob("*-power-*")]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (OFF | {"state": "unknown", "problem": "curl: (7) Failed to connect"}, "curl: (7) Failed to connect"),
+        (HUNG, "it is on, and its ssh does not answer: gpuadmin power cycle node1"),
+        (ON, "it is on, and drained: gpuadmin resume node1"),
+        (None, "node1: its bmc has no address"),
+    ],
+    ids=["its BMC is silent", "it hangs", "it came too late", "its bmc is not whole"],
+)
+def test_a_node_that_cannot_come_holds_up_no_other(
+    queued: Queued, cli: Cli, tmp_path: Path, seen: dict[str, Any] | None, words: str
+) -> None:
+    """It would be the first one each time; and the timer that succeeds all the same is no alert."""
+    if seen is None:
+        (tmp_path / "site/inventory/own.yml").write_text("gpu: {hosts: {node1: {bmc: {kind: ipmi}}}}\n")
+    else:
+        queued.seen["node1"] = seen
+    code, out, err = cli("power", "on", "--queue", "--yes")
+    assert (code, queued.did) == (3, ["on node2 from storage1, cut "]), out + err
+    assert words in " ".join((out + err).split())
+    assert queued.told == [(["node2"], "gpuadmin shutdown 1a2b3c4d: idle,")]
+
+
+@pytest.mark.parametrize("seen", [HUNG, OFF | {"state": "unknown", "problem": "x"}], ids=["hangs", "its BMC is silent"])
+def test_where_no_node_can_come_the_timer_fails(queued: Queued, cli: Cli, seen: dict[str, Any]) -> None:
+    queued.seen |= {"node1": seen, "node2": seen}
+    code, out, err = cli("power", "on", "--queue", "--yes")
+    assert (code, queued.did) == (5, []), out + err
+    assert "node1 is left out" in out
 
 
 def test_who_went_first_comes_first(queued: Queued, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

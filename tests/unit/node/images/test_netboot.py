@@ -96,7 +96,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     found = Host(tmp_path)
     monkeypatch.setattr(dhcp, "find_interface", lambda address: ("eno1", "10.1.0.0", "255.255.255.0"))
     monkeypatch.setattr(dhcp, "ask", lambda interface, mac: found.offers)
-    monkeypatch.setattr(bootdisk, "make_core", lambda kind, target, prefix, own: Path(target).write_text(prefix))
+    monkeypatch.setattr(
+        bootdisk, "make_core", lambda kind, target, find, own: Path(target).write_text(Path(find[-1]).read_text())
+    )
     monkeypatch.setattr(netboot, "stop", found.stopped.append)
     monkeypatch.setattr(
         netboot, "start", lambda unit, command, words, limits: found.started.update({unit: (command, limits)})
@@ -125,11 +127,11 @@ def test_a_stick_is_served(host: Host) -> None:
     assert len(token) == 32
     place = host.stick / "net" / token
     assert (place / "stick.img").read_text() == "stick.img"
-    assert (place / "bios.0").read_text() == (place / "uefi.efi").read_text() == f"(tftp,10.1.0.10)/{token}"
-    config = (place / "grub.cfg").read_text()
+    config = (place / "bios.0").read_text()
+    assert (place / "uefi.efi").read_text() == config, "which GRUB has in itself: it would look for it elsewhere"
     # dnsmasq gives away by TFTP, to whoever asks, what everybody may read
-    modes = [one.stat().st_mode & 0o777 for one in (place / "grub.cfg", place.parent / "index.html")]
-    assert [*modes, (host.stick / "dnsmasq.conf").stat().st_mode & 0o777] == [0o644, 0o600, 0o600]
+    secret = [place.parent / "index.html", *(host.stick / name for name in ("dnsmasq.conf", "grub.cfg"))]
+    assert [one.stat().st_mode & 0o777 for one in secret] == [0o600] * 3
     assert f"gpuadmin.stick=http://10.1.0.10:{netboot.PORT}/{token}/stick.img gpuadmin.bytes=7\n" in config
     assert "root=/dev/loop0 rootfstype=btrfs rootflags=subvol=/roots/one rw panic=5 quiet boot=gpuadmin-net" in config
     settings = (host.stick / "dnsmasq.conf").read_text()

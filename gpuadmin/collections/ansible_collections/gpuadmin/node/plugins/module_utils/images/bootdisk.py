@@ -211,10 +211,11 @@ def _let_admin_in(root: str, state: str, admin: Admin) -> None:
     add_key(place, admin.key, uid, gid)
 
 
-def make_core(kind: str, target: str, prefix: str, own: Sequence[str], modules: str = "/usr/lib/grub") -> None:
-    """Make a GRUB that is one file and finds its grub.cfg below a prefix. `kind`: `-O` of grub-mkimage(1)."""
+def make_core(kind: str, target: str, find: Sequence[str], own: Sequence[str], modules: str = "/usr/lib/grub") -> None:
+    """Make a GRUB that is one file. `kind`: `-O` of grub-mkimage(1). `find`: its `-p`, a prefix below which grub.cfg
+    is, or its `-c`, a file with the settings themselves."""
     where = f"{modules}/{kind.replace('i386-pc-pxe', 'i386-pc')}"
-    run(("grub-mkimage", "-d", where, "-O", kind, "-p", prefix, "-o", target, *own, *_MODULES))
+    run(("grub-mkimage", "-d", where, "-O", kind, *find, "-o", target, *own, *_MODULES))
 
 
 def has_signed(signed: Sequence[str] = SIGNED) -> bool:
@@ -230,7 +231,7 @@ def make_loader(path: str, directory: str, modules: str = "/usr/lib/grub", signe
     """
     core, efi, esp = (os.path.join(directory, name) for name in ("core.img", "bootx64.efi", "esp"))
     for kind, target, own in (("i386-pc", core, ("biosdisk",)), ("x86_64-efi", efi, ("fat", "efi_gop", "efi_uga"))):
-        make_core(kind, target, "(,gpt3)/", own, modules)
+        make_core(kind, target, ("-p", "(,gpt3)/"), own, modules)
     with open(esp, "wb") as stream:
         stream.truncate((BOOT - ESP) * MIB)
     run(("mformat", "-i", esp, "-F", "-v", "GPUADMIN", "::"), what="the ESP")

@@ -1,6 +1,6 @@
 """Booting the site's stick from the network: what that needs beside a stick's file, and who serves it, for some hours.
 
-GRUB and its grub.cfg come by TFTP, all else by HTTP; dnsmasq answers beside the network's own DHCP server (proxy DHCP,
+GRUB comes by TFTP, all else by HTTP; dnsmasq answers beside the network's own DHCP server (proxy DHCP,
 as PXE has it). All of it is below a name that nobody can guess, and only machines that were named are told that: the
 stick's file holds its host key.
 """
@@ -155,11 +155,12 @@ def _start(order: NetbootOrder, made: Mapping[str, object], directory: str, net:
         os.symlink(f"../../{name}", os.path.join(place, name))
     # guard: nobody is shown the name that cannot be guessed
     write_atomic(os.path.join(net, "index.html"), b"", mode=0o600)
-    cfg = _GRUB_CFG.format(**{**made, "token": token, "address": order.address, "port": PORT})
-    # dnsmasq as root gives away what everybody may read; the directory above lets nobody in
-    write_atomic(os.path.join(place, "grub.cfg"), cfg.encode(), mode=0o644)
+    text = _GRUB_CFG.format(**{**made, "token": token, "address": order.address, "port": PORT})
+    # inside of GRUB: with a BIOS it would ask the DHCP server for it first, for minutes, whatever its prefix is
+    cfg = os.path.join(directory, "grub.cfg")
+    write_atomic(cfg, text.encode(), mode=0o600)
     for kind, name, own in bootdisk.NETWORK_LOADERS:
-        bootdisk.make_core(kind, os.path.join(place, name), f"(tftp,{order.address})/{token}", own)
+        bootdisk.make_core(kind, os.path.join(place, name), ("-p", "/", "-c", cfg), own)
     lines = [settings]
     lines += [f"dhcp-host={mac},set:named\n" for mac in order.macs]  # guard: only machines that were named are answered
     lines += [f"pxe-service=tag:named,{csa},gpuadmin,{token}/{name}\n"
