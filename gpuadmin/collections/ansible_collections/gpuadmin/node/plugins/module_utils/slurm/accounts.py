@@ -205,8 +205,7 @@ def _project_commands(people: Sequence[Person], there: Seen) -> list[tuple[str, 
             joining.add(person.name)
         if old := sorted(had - set(person.projects)):  # guard: nobody computes for a project that they have left
             found.append(_users("delete", [person.name], f"wckey={','.join(old)}"))
-    # The last one that was added is it otherwise; and the controller of Slurm 23.11 does not learn that the first is.
-    if joining:
+    if joining:  # the last one that was added is it otherwise, or for Slurm 23.11's controller none
         found.append(_users("modify", sorted(joining), "set", f"defaultwckey={NO_PROJECT}"))
     return found
 
