@@ -29,6 +29,7 @@ class Collector:
         self._on_task = on_task
         self._on_host = on_host
         self._items: dict[tuple[str, str], list[str]] = {}
+        self._done: dict[tuple[str, str], list[str]] = {}
 
     def event(self, event: Mapping[str, Any]) -> bool:
         """Take one event. Returns False: nothing of it has to be kept on disk."""
@@ -45,6 +46,7 @@ class Collector:
         result = data.get("res")
         result = result if isinstance(result, Mapping) else {}
         host = self.hosts.setdefault(name, HostResult())
+        task = name, str(data.get("task_uuid"))
         if kind == "runner_on_start":
             self._on_host(name, "begun", _task_name(data))
         elif kind in _ENDED:
@@ -58,7 +60,7 @@ class Collector:
                 elif host.status == "skipped":
                     host.status = "ok"
                 if changed:
-                    changes = _sentences(result, "operations", odd) or [_task_name(data)]
+                    changes = _sentences(result, "operations", odd) or self._done.pop(task, []) or [_task_name(data)]
                     host.changed.extend(changes)
                     for change in changes:
                         self._on_host(name, "changed", change)
@@ -79,8 +81,8 @@ class Collector:
                 host.refused = unbegun and first
                 host.obstacles = parse_obstacles(result)
                 # what a module did before it failed is done
-                host.changed.extend(_sentences(result, "operations", odd))
-                items = self._items.pop((name, str(data.get("task_uuid"))), [])
+                host.changed.extend(_sentences(result, "operations", odd) or self._done.pop(task, []))
+                items = self._items.pop(task, [])
                 self._failed(name, host, failure_message(result, items, _task_name(data), str(data.get("task_action"))))
             case "runner_on_unreachable":
                 host.status = "unreachable"
@@ -91,7 +93,17 @@ class Collector:
                     self._on_host(name, "progress", result["progress"][:LONGEST_MESSAGE])
             case "runner_item_on_failed":
                 message = str(result.get("msg") or "failed")[:LONGEST_MESSAGE]
-                self._items.setdefault((name, str(data.get("task_uuid"))), []).append(message)
+                self._items.setdefault(task, []).append(message)
+            case "runner_item_on_ok" if result.get("changed") is True:
+                self._item_changed(task, host, result, _task_name(data))
+
+    def _item_changed(self, task: tuple[str, str], host: HostResult, result: Mapping[str, Any], step: str) -> None:
+        """Keep what an item of a loop did: the loop's own result does not have it."""
+        odd: list[str] = []
+        if found := _sentences(result, "operations", odd):
+            self._done.setdefault(task, []).extend(found)
+        if odd:
+            self._failed(task[0], host, f"{_ODD}: {odd[0]}{_STEP.format(step)}")
 
     def _failed(self, name: str, host: HostResult, message: str) -> None:
         host.status = "failed"

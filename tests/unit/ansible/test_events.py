@@ -13,12 +13,17 @@ def collected(*events: tuple[str, str, dict[str, Any]]) -> dict[str, HostResult]
     """Given (kind, host, event data), return the hosts' results."""
     collector = Collector(on_task=lambda name: None, on_host=lambda host, outcome, detail: None)
     for kind, host, data in events:
-        collector.event({"event": f"runner_on_{kind}", "event_data": {"host": host, "task": "role : Do it", **data}})
+        event = kind if kind.startswith("runner_") else f"runner_on_{kind}"
+        collector.event({"event": event, "event_data": {"host": host, "task": "role : Do it", **data}})
     return collector.hosts
 
 
 def ok(host: str = "n", **result: Any) -> tuple[str, str, dict[str, Any]]:
     return ("ok", host, {"res": result})
+
+
+def item(**result: Any) -> tuple[str, str, dict[str, Any]]:
+    return ("runner_item_on_ok", "n", {"res": result})
 
 
 OK = {"status": "ok"}
@@ -32,6 +37,19 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
     "a change": ([ok(), ok(changed=True), ok()], HostResult("changed", ["Do it"])),
     "operations": (
         [ok(changed=True, operations=["add minji", "add jiho"])], HostResult("changed", ["add minji", "add jiho"]),
+    ),
+    "what the items of a loop did": (
+        [item(changed=True, operations=["write a"]), item(operations=["x"]),
+         item(changed=True, operations=["write b"]), ok(changed=True), ok(changed=True)],
+        HostResult("changed", ["write a", "write b", "Do it"]),
+    ),
+    "what the items of a loop did before it failed": (
+        [item(changed=True, operations=["write a"]), ("failed", "n", {"res": {"msg": "no space"}})],
+        HostResult("failed", ["write a"], f"no space{STEP}"),
+    ),
+    "an item's operations that are none": (
+        [item(changed=True, operations=5), ok(changed=True)],
+        HostResult("failed", ["Do it"], f"{ODD}: operations is not a list of texts{STEP}"),
     ),
     "operations without a change are no change": ([ok(operations=["x"])], HostResult("ok")),
     "a failure": (

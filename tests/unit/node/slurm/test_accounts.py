@@ -51,6 +51,7 @@ def test_a_new_cluster() -> None:
         "add user jiho,sora account=people qos=people defaultqos=people",
         "add user minji account=lab qos=lab defaultqos=lab",
         "add user jiho,minji,sora wckey=0",
+        "modify user where name=jiho,minji,sora set defaultwckey=0",
     ]
 
 
@@ -189,7 +190,7 @@ def test_projects_follow_users_yml() -> None:
     known = seen("", "", projects="minji|nlp\njiho|nlp\njiho|old\njiho|0\nsora|0\nsora|nlp\nother|x\nodd\n").projects
     assert words(GROUPS, people, replace(there, projects=known)) == [
         "add user kim,minji wckey=0", "add user minji wckey=bio", "delete user where name=jiho wckey=nlp,old",
-        "modify user where name=minji set defaultwckey=0",
+        "modify user where name=kim,minji set defaultwckey=0",
     ]  # fmt: skip
 
 

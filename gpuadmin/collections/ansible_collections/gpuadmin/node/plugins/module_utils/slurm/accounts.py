@@ -197,16 +197,16 @@ def _project_commands(people: Sequence[Person], there: Seen) -> list[tuple[str, 
     lacking = sorted(name for name in everybody if NO_PROJECT not in there.projects.get(name, ()))
     if lacking:
         found.append((*add, ",".join(lacking), f"wckey={NO_PROJECT}"))
-    joining = []
+    joining = set(lacking)
     for person in people:
         had = set(there.projects.get(person.name, ())) - {NO_PROJECT}
         if new := [one for one in person.projects if one not in had and not person.locked]:
             found.append((*add, person.name, f"wckey={','.join(new)}"))
-            joining.append(person.name)
+            joining.add(person.name)
         if old := sorted(had - set(person.projects)):  # guard: nobody computes for a project that they have left
             found.append(_users("delete", [person.name], f"wckey={','.join(old)}"))
-    if joining:  # the last one that was added is it otherwise
-        found.append(_users("modify", joining, "set", f"defaultwckey={NO_PROJECT}"))
+    if joining:  # the last one that was added is it otherwise, or for Slurm 23.11's controller none
+        found.append(_users("modify", sorted(joining), "set", f"defaultwckey={NO_PROJECT}"))
     return found
 
 
