@@ -1,5 +1,6 @@
 """`make demo`: where its parts run, what it says of them, and that its end names nothing that its site has not."""
 
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +38,9 @@ def test_its_end_says_how_to_open_the_dashboard(
     said = capsys.readouterr().out
     assert called == ([("top", "--once")] if measured else [])
     assert ("  gpuadmin dashboard" in said) is measured
-    assert f"  . {Path(demo.GPUADMIN).parent}/activate; cd " in said, "make alone has gpuadmin in its PATH"
+    assert f"  . {shlex.quote(str(Path(demo.GPUADMIN).parent / 'activate'))}; cd " in said, (
+        "make alone has gpuadmin in its PATH"
+    )
     assert ("no web page" in said) is not measured
 
 
@@ -47,7 +50,9 @@ def test_its_end_after_images_alone_names_no_cluster_that_is_not_there(
     monkeypatch.setattr(demo.state, "load", lambda lab: lab == demo.MACHINES_LAB or None)
     demo.farewell(60.0)
     said = capsys.readouterr().out
-    assert f"{demo.GPUADMIN} lab down --name demo-images --purge" in said, "it is not in the PATH of who types that"
+    assert f"{shlex.quote(demo.GPUADMIN)} lab down --name demo-images --purge" in said, (
+        "it is not in the PATH of who types that"
+    )
     assert "--name demo " not in said
 
 

@@ -241,7 +241,7 @@ def test_a_window_that_is_killed_leaves_the_lock_to_its_verb(
     history = SimpleNamespace(keep=lambda identity: None, hold=lambda verb: None, fileno=lambda: write)
     monkeypatch.setattr("gpuadmin.session._locked_everywhere", lambda session, stack: history)
     program = site / "python"
-    program.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {site}/verb.py "$@"\n')
+    program.write_text(f'#!/bin/sh\nshift 2\nexec "{sys.executable}" {site}/verb.py "$@"\n')
     program.chmod(0o755)
     (site / "verb.py").write_text(VERB)
     monkeypatch.setattr("gpuadmin.actions.maintain.sys.executable", str(program))

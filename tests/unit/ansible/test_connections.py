@@ -43,6 +43,7 @@ def test_what_a_site_trusts_decides_which_connections_serve_it(ours: Path, tmp_p
     known_hosts.write_text("node1 ssh-ed25519 AAAA\n")
     look()
     key.write_text("a key\n")
+    key.chmod(0o644)  # whatever the umask
     look()
     key.chmod(0o600)
     look()

@@ -630,7 +630,7 @@ def wrapped(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     (programs / "ansible-playbook").write_text(f"#!/bin/sh\necho $$ >{tmp_path}/number\nexec sleep 600\n")
     (programs / "ansible-playbook").chmod(0o755)
     starts = subprocess.Popen(
-        ["/bin/sh", "-c", f"exec 8<>{alive}; {invocation.LIBEXEC}/ansible-playbook 8>&- & wait"],
+        ["/bin/sh", "-c", f"exec 8<>{alive}; '{invocation.LIBEXEC}/ansible-playbook' 8>&- & wait"],
         env={"PATH": str(programs), "TMPDIR": str(tmp_path), "GPUADMIN_ALIVE": str(alive)}, start_new_session=True,
     )  # fmt: skip
     number = tmp_path / "number"

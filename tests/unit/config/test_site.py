@@ -43,6 +43,7 @@ def test_a_site_is_found_from_the_option_the_environment_or_upwards(
         find_site(None)
 
 
+@pytest.mark.root
 @pytest.mark.holds("who stands in somebody's directory runs nothing of theirs")
 @pytest.mark.parametrize("what", ["", "gpuadmin.yml"], ids=["their home", "below /tmp"])
 def test_a_site_that_somebody_else_has_put_where_one_stands_is_not_taken(
@@ -592,7 +593,7 @@ def test_a_directory_that_was_deleted_is_a_sentence(site: Path, tmp_path: Path) 
     gone = tmp_path / "gone"
     gone.mkdir()
     done = subprocess.run(
-        ["sh", "-c", f'cd {gone} && rmdir {gone} && exec {sys.executable} -m gpuadmin check --site "{site}"'],
+        ["sh", "-c", f'cd {gone} && rmdir {gone} && exec "{sys.executable}" -m gpuadmin check --site "{site}"'],
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
     )  # fmt: skip
     assert (done.returncode, "was deleted" in done.stderr) == (1, True), done.stderr

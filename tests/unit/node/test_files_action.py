@@ -106,10 +106,12 @@ def play(top: Path, *options: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.root
 def test_in_a_play(tmp_path: Path, source: Path) -> None:
     (tmp_path / "templates/sub").mkdir(parents=True)
     (tmp_path / "templates/sub/t.j2").write_text("{{ word }} {{ more }}\n")
     (tmp_path / "there/plain").mkdir(parents=True)
+    (tmp_path / "there/plain").chmod(0o755)  # whatever the umask
     (tmp_path / "there/plain/stale.py").touch()
     (tmp_path / "play.yml").write_text(PLAY.format(top=tmp_path))
     check = play(tmp_path, "--check", "--diff")

@@ -91,7 +91,7 @@ def test_another_name_in_a_namespace_of_ones_own_hides_nothing(dev: Path, tmp_pa
     """A device that is bound to an innocent name, the mount of which is then taken away."""
     innocent = tmp_path / "innocent"
     innocent.touch()
-    script = f"mount --bind {dev}/nvidia0 {innocent}; exec {sys.executable} -c '{HOLDER}' {innocent}"
+    script = f"mount --bind {dev}/nvidia0 {innocent}; exec '{sys.executable}' -c '{HOLDER}' {innocent}"
     with holder("unshare", "-m", "sh", "-c", script) as pid:
         assert Path(f"/proc/{pid}/fd/3").readlink() == innocent
         assert held(dev, tmp_path)[pid] == {("gpu", 0)}
@@ -105,7 +105,7 @@ def test_a_file_that_is_called_like_a_device_is_none(dev: Path, tmp_path: Path) 
     mine = tmp_path / "mine"
     (mine / "dev").mkdir(parents=True)
     (mine / "dev/nvidia0").touch()
-    script = f"mount --bind {mine}/dev {dev}; exec {sys.executable} -c '{HOLDER}' {dev}/nvidia0"
+    script = f"mount --bind {mine}/dev {dev}; exec '{sys.executable}' -c '{HOLDER}' {dev}/nvidia0"
     with holder("unshare", "-m", "sh", "-c", script) as pid:
         assert pid not in held(dev, tmp_path)
 
