@@ -33,6 +33,7 @@ from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.reading import expanded, is_absent, read_text
+from gpuadmin.results import OTHER_KEY
 from gpuadmin.session import Session, opened
 
 #: By which name known_hosts has the key of the site's stick.
@@ -117,6 +118,8 @@ def install(
         found = session.look("install", [name], given)
         machine = found.hosts[name].reports.get("machine")
         if machine is None:
+            if found.hosts[name].message == OTHER_KEY:  # to trust that key would not help
+                found.hosts[name].message = "what answers there is a node, or another stick than the site's newest"
             return report(session, found, advice="boot it from the site's newest stick; --address says where it is")
         if session.check and not disk:
             for line in (f"{name} has these disks; --disk takes the name before the colon:", *describe_disks(machine)):
@@ -157,7 +160,8 @@ def _write(session: Session, host: Host, login: Mapping[str, str], order: Mappin
         return report(session, booted, advice="switch it off and on; it boots from its disk")
     session.console.print(f"Waiting until {host.name} has booted from its disk…")
     _await(host, made["host_key"])
-    echo(f"Next: gpuadmin provision --limit {host.name}; gpuadmin prepare-root --limit {host.name}", err=True)
+    # without --limit: storage hosts and the queue serve nodes that they were told of
+    echo("Next: gpuadmin provision; gpuadmin prepare-root", err=True)
     return report(session, run, {"image": image, "disk": order["disk"]})
 
 

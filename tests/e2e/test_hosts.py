@@ -115,6 +115,7 @@ def test_homes_that_cannot_be_had_are_told_when_a_node_is_provisioned(cluster: C
         assert found["status"] == "failed", found
         assert "The homes cannot be mounted from " in found["message"]
         assert "access denied by server" in found["message"]
+        assert "gpuadmin provision, without --limit" in found["message"], "the storage host may not know the node yet"
     finally:
         cluster.admin("node2", 'umount "$(realpath "$(command -v mount.nfs4)")"; rm /var/tmp/refuse')
     assert cluster.gpuadmin("provision", "--limit", "node2", "--yes")["hosts"]["node2"]["status"] == "ok"

@@ -98,6 +98,8 @@ def test_a_stick(cluster: Cluster) -> None:
     assert cluster.admin("storage1", "grep -c install- /proc/1/mountinfo || true").strip() == "0"
     assert "stick.img" not in run("losetup", "-a")
     assert cluster.admin("storage1", "stat -c %a /srv/storage/images-stick").strip() == "700"
+    refused = cluster.gpuadmin("provision", "--yes", code=3)["hosts"]["storage1"]["message"]
+    assert "No host is in the group 'gpu'" in refused
 
 
 def install(cluster: Cluster, *more: str, code: int = 0) -> dict[str, object]:

@@ -16,7 +16,7 @@ from gpuadmin.config.known_hosts import pinned_keys
 from gpuadmin.errors import ConfigError
 from gpuadmin.host_keys import HostKey
 from gpuadmin.images.install import choose_image
-from gpuadmin.results import HostResult, RunResult
+from gpuadmin.results import OTHER_KEY, HostResult, RunResult
 from tests.support.image_cluster import manifest
 from tests.support.sites import make_site
 from tests.support.verbs import fail, succeed
@@ -37,7 +37,7 @@ class Answers:
 
     asked: list[Invocation] = field(default_factory=list)
     disks: list[dict[str, Any]] = field(default_factory=list)
-    silent: bool = False
+    silent: str = ""
     refusal: str = ""
     image: bytes = b"the stick" * 1000
     path: str = ""
@@ -61,7 +61,7 @@ class Answers:
         if self.silent or invocation.playbook == "serve-stick":
             served = HostResult("changed", ["serve the stick of one"])
             refused = HostResult("failed", message=self.refusal) if self.refusal else served
-            return RunResult({host: HostResult("unreachable", message="timed out") if self.silent else refused})
+            return RunResult({host: HostResult("unreachable", message=self.silent) if self.silent else refused})
         if not invocation.check:
             step = "reboot" if "gpuadmin_install_reboot" in invocation.variables else "disk"
             done = HostResult("changed", reports={"made": {"host_key": f"ssh-ed25519 {NODE_KEY}"}})
@@ -111,8 +111,10 @@ def pinned(site: Path, name: str) -> set[str]:
 
 def test_a_blank_disk(answers: Answers, site: Path, cli: Cli) -> None:
     (site / "lan.network").write_text("[Match]\n")
-    out = succeed(cli, "install", "node1", "--mac", MAC.upper().replace(":", "-"), "--disk", BLANK, "--address",
-                  "10.0.0.201", "--network", str(site / "lan.network"), "--yes")  # fmt: skip
+    code, out, err = cli("install", "node1", "--mac", MAC.upper().replace(":", "-"), "--disk", BLANK, "--address",
+                         "10.0.0.201", "--network", str(site / "lan.network"), "--yes")  # fmt: skip
+    assert code == 0, err
+    assert "Next: gpuadmin provision; gpuadmin prepare-root\n" in err, "on all hosts: others have to know the new one"
     assert "erase this disk" in out
     assert "nvme-BLANK_1: 1.0 TB, ODD" in out
     assert "write one" in out
@@ -210,8 +212,10 @@ def test_the_name_in_a_script(answers: Answers, cli: Cli) -> None:
 
 
 def test_a_machine_that_does_not_answer(answers: Answers, cli: Cli) -> None:
-    answers.silent = True
-    assert "boot it from the site's newest stick" in fail(cli, 4, "install", "node1", "--mac", MAC, "--disk", BLANK)
+    for answers.silent in ("timed out", OTHER_KEY):
+        error = fail(cli, 4, "install", "node1", "--mac", MAC, "--disk", BLANK)
+        assert "boot it from the site's newest stick" in error
+        assert "trust" not in error, "a node that runs has the key that is pinned"
 
 
 def test_a_node_that_shows_another_key(answers: Answers, site: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
