@@ -20,6 +20,7 @@ from gpuadmin.desired.hosts import ROLES as GIVEN
 from gpuadmin.desired.hosts import variables
 from tests.support.offenders import each_of
 from tests.support.operations import find_operations
+from tests.support.role_variables import rendered
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -415,3 +416,15 @@ def test_whatever_tells_slurm_of_nodes_makes_good_what_another_left() -> None:
     tasks = [task for role in ("slurm_controller", "slurm_node") for task in all_tasks_of(role)]
     said = [task["gpuadmin.node.slurm_nodes"]["follows"] for task in tasks if "gpuadmin.node.slurm_nodes" in task]
     assert said == ["slurm-nodes"] * 2
+
+
+def test_an_image_store_is_exported_to_nobody_where_there_is_no_node() -> None:
+    """A path without a client is one that everybody may mount."""
+    values = {"image_store_path": "/srv/images", "_image_store_options": ["sync"], "image_store_writers": []}
+    nobody, one = (
+        rendered("image_store", "gpuadmin-images.exports.j2", values | {"image_store_readers": some}).splitlines()[1:]
+        for some in ([], ["10.0.0.2"])
+    )
+    assert nobody == []
+    assert one[0] == "/srv/images \\"
+    assert one[1].startswith("    10.0.0.2(ro,sync,fsid=")
