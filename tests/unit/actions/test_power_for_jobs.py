@@ -213,6 +213,8 @@ def test_a_node_that_does_not_come_is_tried_last(queued: Queued, cli: Cli, monke
         return found
 
     monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    seconds = iter(range(99))  # the order of runs of one second is nobody's
+    monkeypatch.setattr("gpuadmin.records._stamp", lambda *_: f"20261130T0000{next(seconds):02}")
     line = ("power", "on", "--queue", "--yes")
     assert (cli(*line)[0], queued.told) == (3, []), "it takes no jobs"
     assert cli("power", "on", "node1", "--check")[0] == 0  # which brings nothing
