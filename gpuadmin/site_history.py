@@ -46,7 +46,8 @@ def is_shared(settings: Settings) -> bool:
 
 def find_keeper(site: Site) -> Host | None:
     """The storage host that keeps the site's lock and records; None where they are each machine's own."""
-    return find_storage(site.inventory.hosts, site.settings.homes.server) if is_shared(site.settings) else None
+    storage = site.inventory.group("storage")  # homes.server may name another host, which has no such lock
+    return find_storage(storage, site.settings.homes.server) if is_shared(site.settings) else None
 
 
 def declared_account(site: Site) -> str | None:

@@ -169,8 +169,8 @@ def _choose_server(session: Session) -> str:
     """The storage host that has the images. Raises ConfigError where the site has none, or names another host."""
     require_storage(session)
     named = session.site.settings.images.server
-    server = find_storage(session.site.inventory.hosts, named)
-    if server is None or "storage" not in server.groups:
+    server = find_storage(session.site.inventory.group("storage"), named)
+    if server is None:
         why = f"gpuadmin.yml: images.server: '{named}' is not a host of group storage"
         raise ConfigError(why, hint="name one of that group")
     return server.name

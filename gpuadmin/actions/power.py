@@ -25,6 +25,7 @@ from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.power import Decision, Target, choose_needed
 from gpuadmin.reading import read_secret
+from gpuadmin.records import history
 from gpuadmin.results import HostResult, RunResult, with_all
 from gpuadmin.session import Session, opened
 
@@ -151,7 +152,10 @@ def switch_on_needed(options: Options, patterns: Sequence[str]) -> int:
             named = {one.name for one in find_targets(session, patterns or ["gpu"])}
             named &= {one.name for one in session.hosts if find_bmc(session.site.settings, one)}
             off = [one["name"] for one in queue["nodes"] if one["name"] in named and IDLE_OFF.match(one["reason"])]
-            off = [name for name in sorted(off, key=lambda name: turns.get(name, "")) if choose(queue, [name])]
+            late = _find_late(session)
+            # guard: a node that did not come is tried after the others -> off
+            off = sorted(off, key=lambda name: (late.get(name, ""), turns.get(name, "")))
+            off = [name for name in off if choose(queue, [name])]
             if not off:
                 return nothing(session)
             # guard: nothing is switched on while it is too hot, or too much is drawn
@@ -160,6 +164,16 @@ def switch_on_needed(options: Options, patterns: Sequence[str]) -> int:
                 return nothing(session)
     # one that cannot come holds up no other
     return power(options, "on", off, hard=False, force=False, choose=functools.partial(choose, queue))
+
+
+def _find_late(session: Session) -> dict[str, str]:
+    """When a run of this verb last failed on each host; empty for one on which the last run did not."""
+    late: dict[str, str] = {}
+    for run, result in history(session.site.runs, {"power"}):
+        for host, found in (result or {}).get("hosts", {}).items():
+            if not run["check"]:
+                late.setdefault(host, run["started"] if found["status"] == "failed" else "")
+    return late
 
 
 def _find_heat(session: Session) -> list[str]:

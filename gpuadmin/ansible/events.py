@@ -86,6 +86,7 @@ class Collector:
                 self._failed(name, host, failure_message(result, items, _task_name(data), str(data.get("task_action"))))
             case "runner_on_unreachable":
                 host.status = "unreachable"
+                host.changed.extend(self._done.pop(task, []))
                 host.message = unreachable_message(str(result.get("msg", "")))
                 self._on_host(name, "unreachable", host.message)
             case "runner_retry":

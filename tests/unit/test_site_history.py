@@ -85,6 +85,14 @@ def test_only_several_admins_share_a_lock(tmp_path: Path, settings: Mapping[str,
     assert (find_keeper(load_site(str(make_site(tmp_path, settings=settings)))) is not None) is kept
 
 
+def test_a_host_that_is_no_storage_host_keeps_no_lock(tmp_path: Path) -> None:
+    """Whatever homes.server names: another machine, whose files are older, would look elsewhere."""
+    settings = {"admins": ADMINS, "homes": {"server": "node1"}}
+    site = load_site(str(make_site(tmp_path, settings=settings)))
+    assert site.settings.homes.server == "node1" in {one.name for one in site.inventory.group("gpu")}
+    assert find_keeper(site) is None
+
+
 @pytest.mark.holds("one machine at a time changes a site")
 def test_the_second_machine_is_told_who_holds_the_lock(sites: tuple[Site, Site], held: SiteHistory) -> None:
     with pytest.raises(RefusedError) as caught, opened("add-user", Options(site=str(sites[1].directory))):

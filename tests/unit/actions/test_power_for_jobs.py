@@ -197,6 +197,43 @@ def test_a_node_that_cannot_come_holds_up_no_other(
     assert queued.told == [(["node2"], "gpuadmin shutdown 1a2b3c4d: idle,")]
 
 
+@pytest.mark.holds("a node that did not come is tried after the others")
+def test_a_node_that_does_not_come_is_tried_last(queued: Queued, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wake-on-LAN does not reach it, or its power supply is dead: whoever looks finds it off, and not broken."""
+    before, dead = queued.run, {"node1"}
+
+    def run(invocation: Invocation, **callbacks: object) -> RunResult:
+        found = before(invocation, **callbacks)
+        if invocation.variables.get("gpuadmin_bmc_switch") == "on" and not invocation.check:
+            bmcs = found.hosts["storage1"].reports["bmcs"]
+            bmcs |= {
+                name: OFF | {"problem": "after 900 seconds ssh does not answer yet"} for name in bmcs if name in dead
+            }
+        queued.seen |= {"node1": OFF, "node2": OFF}
+        return found
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    seconds = iter(range(99))  # the order of runs of one second is nobody's
+    monkeypatch.setattr("gpuadmin.records._stamp", lambda *_: f"20261130T0000{next(seconds):02}")
+    line = ("power", "on", "--queue", "--yes")
+    assert (cli(*line)[0], queued.told) == (3, []), "it takes no jobs"
+    assert cli("power", "on", "node1", "--check")[0] == 0  # which brings nothing
+    assert [cli(*line)[0], cli(*line)[0]] == [0, 0]
+    dead.clear()
+    assert [cli("power", "on", "node1", "--yes")[0], cli(*line)[0]] == [0, 0]
+    tried = [one.split()[1] for one in queued.did]
+    assert tried == ["node1", "node2", "node2", "node1", "node1"], "and first again once it has come"
+
+
+def test_a_node_in_maintenance_is_not_asked_about(queued: Queued, cli: Cli) -> None:
+    """Whoever mends it has its BMC in their hands: it has not failed, and nobody is mailed about it."""
+    window = {"name": f"{WINDOW}a1", "nodes": ["node1"], "users": ["root"], "begin": 900, "end": 2**33}
+    queued.queue, queued.seen["node1"] = {**queued.queue, "reservations": [window]}, HUNG
+    code, out, err = cli("power", "on", "--queue", "--yes")
+    assert (code, queued.did) == (0, ["on node2 from storage1, cut "]), out + err
+    assert [one["name"] for one in queued.asked[0].variables["gpuadmin_bmcs"]] == ["node2"]
+
+
 @pytest.mark.parametrize("seen", [HUNG, OFF | {"state": "unknown", "problem": "x"}], ids=["hangs", "its BMC is silent"])
 def test_where_no_node_can_come_the_timer_fails(queued: Queued, cli: Cli, seen: dict[str, Any]) -> None:
     queued.seen |= {"node1": seen, "node2": seen}

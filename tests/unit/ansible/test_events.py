@@ -35,6 +35,10 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
     "nothing to do": ([ok(), ok()], HostResult("ok")),
     "all skipped": ([("skipped", "n", {})], HostResult("skipped")),
     "a change": ([ok(), ok(changed=True), ok()], HostResult("changed", ["Do it"])),
+    "away in the middle of a loop": (
+        [item(changed=True, operations=["write a"]), ("unreachable", "n", {"res": {"msg": "z"}})],
+        HostResult("unreachable", ["write a"], "z"),
+    ),
     "operations": (
         [ok(changed=True, operations=["add minji", "add jiho"])], HostResult("changed", ["add minji", "add jiho"]),
     ),

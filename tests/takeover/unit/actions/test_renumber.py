@@ -392,6 +392,20 @@ def grown(hosts: Hosts) -> Hosts:
     return hosts
 
 
+def test_homes_get_other_names_on_the_host_that_serves_them(grown: Hosts, ansible: Ansible, cli: Cli) -> None:
+    """Which is not the first storage host where homes.server names another."""
+    assert ansible.site is not None
+    inventory, settings = ansible.site / "inventory/hosts.yml", ansible.site / "gpuadmin.yml"
+    inventory.write_text(inventory.read_text().replace("storage1:", "storage0:\n        storage1:"))
+    settings.write_text(settings.read_text().replace("\nhomes:\n", "\nhomes:\n  server: storage1\n"))
+    grown.looks["storage0"] = RIGHT
+    code, _, err = cli("renumber", "--rename", "Min.Ji=minji", "--yes")
+    assert code == 0, err
+    assert {host: grown.documents["close", host]["homes"] for host in ("storage0", *ALL)} == {
+        "storage0": "", "node1": "", "node2": "", "storage1": "/srv/storage/homes"
+    }  # fmt: skip
+
+
 def test_who_gets_another_name(grown: Hosts, cli: Cli) -> None:
     code, out, err = cli("renumber", "--rename", "Min.Ji=minji", "--yes")
     assert code == 0, err

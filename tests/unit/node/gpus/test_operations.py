@@ -481,7 +481,10 @@ class DriverHost:
         monkeypatch.setattr(pci, "devices", lambda names: [])
         self.kept: list[Installed] = []  # what was there when the check was made that others are told of
         monkeypatch.setattr(kernels, "check", lambda: self.kept.append(self.seen))
-        monkeypatch.setattr(session, "open_session", lambda seconds: self.sessions.append("open"))
+        # two of DKMS's programs for each kernel, of an hour at most
+        monkeypatch.setattr(
+            session, "open_session", lambda lease: self.sessions.append("open" if lease > 2 * 3600 else "too short")
+        )
         monkeypatch.setattr(session, "close_session", lambda: self.sessions.append("closed"))
         monkeypatch.setattr(background, "perform", self.perform)
 

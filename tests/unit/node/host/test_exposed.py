@@ -132,6 +132,17 @@ def test_a_home_that_an_acl_opens_is_walked(tmp_path: Path) -> None:
     assert names(tmp_path) == ["minji/a.key"]
 
 
+@pytest.mark.root
+@pytest.mark.parametrize(("mode", "gid", "seen"), [(0o710, 33005, True), (0o710, 33000, False), (0o700, 33005, False)])
+def test_a_home_that_a_group_can_enter_is_walked(tmp_path: Path, mode: int, gid: int, seen: bool) -> None:
+    """Unless that is the owner's own group, whose gid is the uid."""
+    minji = home(tmp_path)
+    put(minji / "a.key")
+    os.chown(minji, 33000, gid)
+    minji.chmod(mode)
+    assert names(tmp_path) == (["minji/a.key"] if seen else [])
+
+
 def test_who_was_not_looked_at_is_counted(tmp_path: Path) -> None:
     for number in range(exposed.MOST_UNKNOWN + 5):
         many = home(tmp_path, f"p{number:02}")

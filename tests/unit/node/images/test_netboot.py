@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -140,6 +141,17 @@ def test_a_stick_is_served(host: Host) -> None:
         in settings
     )
     assert settings.count("pxe-service=tag:named,") == 3
+
+
+def test_a_host_with_a_strict_umask_serves_it(host: Host) -> None:
+    """dnsmasq as root refuses a file by TFTP that not everybody may read; the directory above lets nobody in."""
+    before = os.umask(0o077)
+    try:
+        host.serve()
+    finally:
+        os.umask(before)
+    loaders = [*host.stick.glob("net/*/bios.0"), *host.stick.glob("net/*/uefi.efi")]
+    assert [one.stat().st_mode & 0o777 for one in loaders] == [0o644, 0o644]
 
 
 def test_nobody_is_shown_the_name(host: Host) -> None:

@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,15 @@ from tests.support.operations import ask
 class Systemd:
     """Answers commands as systemd would, and remembers them."""
 
-    def __init__(self, active: bool = False, status: int = 0) -> None:
-        self.active, self.status = active, status
+    def __init__(self, *active: bool, status: int = 0) -> None:
+        self.active, self.status = [*active] or [False], status
         self.commands: list[tuple[str, ...]] = []
 
     def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         self.commands.append(tuple(command))
         if command[:2] == ("systemctl", "show"):
-            return subprocess.CompletedProcess(command, 0, "active" if self.active else "inactive", "")
+            active = self.active.pop(0) if len(self.active) > 1 else self.active[0]
+            return subprocess.CompletedProcess(command, 0, "active" if active else "inactive", "")
         return subprocess.CompletedProcess(command, self.status, "", "no")
 
 
@@ -60,7 +62,7 @@ def test_session_starts_a_unit_with_shipped_code(managed: Path) -> None:
 def test_session_is_renewed(managed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[float] = []
     monkeypatch.setattr(session.root_code, "write_deadline", written.append)
-    systemd = Systemd(active=True)
+    systemd = Systemd(True)
     session.open_session(900, systemd)
     assert written == [900]
     assert all(command[0] == "systemctl" for command in systemd.commands)
@@ -69,20 +71,52 @@ def test_session_is_renewed(managed: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_session_that_does_not_start(managed: Path) -> None:
     with pytest.raises(NodeError, match="could not be opened"):
         session.open_session(900, Systemd(status=1))
+    session.open_session(900, Systemd(False, True, status=1))  # another run has opened it meanwhile
+
+
+def test_session_that_ends_while_it_is_renewed(managed: Path) -> None:
+    systemd = Systemd(True, False)
+    session.open_session(900, systemd)
+    assert systemd.commands[-1][0] == "systemd-run"
+
+
+def test_no_root_is_opened_that_nothing_would_close(managed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session.os.path, "isdir", lambda _path: False)
+    systemd = Systemd()
+    with pytest.raises(NodeError, match="does not run systemd"):
+        session.open_session(900, systemd)
+    assert systemd.commands == []
+
+
+@pytest.mark.parametrize(
+    ("found", "closed", "well"),
+    [("left open: closed", True, True), ("left open: closed", False, False), ("held open by dnf", False, True)],
+)
+def test_a_root_that_stays_open_is_an_error(
+    managed: Path, monkeypatch: pytest.MonkeyPatch, found: str, closed: bool, well: bool
+) -> None:
+    monkeypatch.setattr(session.root_code, "close_left_open", lambda _path: found)
+    monkeypatch.setattr(session.root_code, "is_read_only", lambda _path: closed)
+    systemd = Systemd()
+    with nullcontext() if well else pytest.raises(NodeError, match="the root is still writable"):
+        session.close_session(systemd)
+    assert systemd.commands[0][:2] == ("systemctl", "stop")
 
 
 @pytest.mark.holds("a check runs no program in the root")
 @pytest.mark.parametrize(("check", "argv", "ran"), [
     (True, ["true"], []), (False, ["true"], ["open", "closed"]), (False, ["false"], ["open", "closed"]),
+    (False, ["sleep", "99"], ["open", "closed"]),
 ])  # fmt: skip
 def test_a_program_runs_in_the_open_root(
     monkeypatch: pytest.MonkeyPatch, check: bool, argv: list[str], ran: list[str]
 ) -> None:
+    """And for so long alone; the root does not close before that."""
     root: list[str] = []
-    monkeypatch.setattr(session, "open_session", lambda _: root.append("open"))
+    monkeypatch.setattr(session, "open_session", lambda lease: root.append("open" if lease > 1 else "too short"))
     monkeypatch.setattr(session, "close_session", lambda: root.append("closed"))
-    result = ask("root_command", {"argv": argv}, check=check)
-    assert ("msg" in result, root) == (argv == ["false"], ran)
+    result = ask("root_command", {"argv": argv, "timeout": 1}, check=check)
+    assert ("msg" in result, root) == (argv != ["true"], ran)
     assert result["operations"] == ([] if "msg" in result else ["run true"])
 
 

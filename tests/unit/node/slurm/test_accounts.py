@@ -182,15 +182,17 @@ def test_projects_follow_users_yml() -> None:
     people = parse_slurm_people(
         [
             {"name": "minji", "projects": ["nlp", "bio"]}, {"name": "jiho"}, {"name": "sora", "projects": ["nlp"]},
-            {"name": "kim", "locked": True, "projects": ["nlp"]},
+            {"name": "kim", "locked": True, "projects": ["nlp"]}, {"name": "yuna", "projects": ["bio"]},
         ],
         [], GROUPS, TODAY,
     )  # fmt: skip
-    there = settled("people|minji|1|\npeople|jiho|1|\npeople|sora|1|\npeople|kim|1|0\n")
-    known = seen("", "", projects="minji|nlp\njiho|nlp\njiho|old\njiho|0\nsora|0\nsora|nlp\nother|x\nodd\n").projects
+    names = ("minji", "jiho", "sora", "yuna")
+    there = settled("".join(f"people|{name}|1|\n" for name in names) + "people|kim|1|0\n")
+    lines = "minji|nlp\njiho|nlp\njiho|old\njiho|0\nsora|0\nsora|nlp\nyuna|0\nother|x\nodd\n"
+    known = seen("", "", projects=lines).projects
     assert words(GROUPS, people, replace(there, projects=known)) == [
         "add user kim,minji wckey=0", "add user minji wckey=bio", "delete user where name=jiho wckey=nlp,old",
-        "modify user where name=kim,minji set defaultwckey=0",
+        "add user yuna wckey=bio", "modify user where name=kim,minji,yuna set defaultwckey=0",
     ]  # fmt: skip
 
 

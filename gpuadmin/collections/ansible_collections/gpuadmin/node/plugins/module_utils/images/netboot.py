@@ -161,6 +161,7 @@ def _start(order: NetbootOrder, made: Mapping[str, object], directory: str, net:
     write_atomic(cfg, text.encode(), mode=0o600)
     for kind, name, own in bootdisk.NETWORK_LOADERS:
         bootdisk.make_core(kind, os.path.join(place, name), ("-p", "/", "-c", cfg), own)
+        os.chmod(os.path.join(place, name), 0o644)  # dnsmasq as root gives away what everybody may read
     lines = [settings]
     lines += [f"dhcp-host={mac},set:named\n" for mac in order.macs]  # guard: only machines that were named are answered
     lines += [f"pxe-service=tag:named,{csa},gpuadmin,{token}/{name}\n"
