@@ -52,7 +52,7 @@ def test_a_month(text: str | None, name: str, days: int) -> None:
 
 @pytest.mark.holds("the figures of a month that goes on are not sent as the month's")
 @pytest.mark.parametrize(
-    ("text", "says"), [("2026-11", "is not over"), ("2026-13", "no month"), ("october", "no month"), ("2026-1", "no")]
+    ("text", "says"), [("2026-11", "not over"), ("2026-13", "not a month"), ("october", "not a"), ("2026-1", "not a")]
 )
 def test_what_is_no_month(text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
