@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.user_quotas import UserQuotas, rounded
 
+from gpuadmin.lab.programs import search_path
 from tests.support import home_quotas_program
 from tests.support.own_kernel import run_in_own_kernel
 
@@ -16,7 +17,7 @@ MODULES = ("fs/quota/quota_tree.ko", "fs/quota/quota_v2.ko")
 def disk(path: Path, *make: str) -> Path:
     with path.open("wb") as stream:
         stream.truncate(400 << 20)
-    subprocess.run([*make, str(path)], check=True, capture_output=True)
+    subprocess.run([*make, str(path)], check=True, capture_output=True, env={"PATH": search_path()})
     return path
 
 

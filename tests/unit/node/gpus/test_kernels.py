@@ -14,6 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.kernels import 
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Expected, Places, judge
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import look as look_at_gpus
 
+from gpuadmin.lab.programs import search_path
 from tests.support.gpu_kernels import NEW, OLD, VERSION, Root, read, whole
 from tests.support.gpu_node import DIRECTORY
 
@@ -189,7 +190,8 @@ def test_a_library_that_only_this_machine_has_is_none_of_the_roots(root: Root) -
 
 @pytest.mark.needs("cc", "modinfo", "xz", "zstd")
 @pytest.mark.parametrize("ending", ["", ".xz", ".zst"])
-def test_modinfo_reads_the_version(tmp_path: Path, ending: str) -> None:
+def test_modinfo_reads_the_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    monkeypatch.setenv("PATH", search_path())
     source, module = tmp_path / "m.c", tmp_path / "nvidia.ko"
     text = f'__attribute__((section(".modinfo"), used)) static const char version[] = "version={VERSION}";\n'
     source.write_text(text)

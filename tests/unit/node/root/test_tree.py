@@ -74,6 +74,7 @@ def test_session_that_does_not_start(managed: Path) -> None:
     session.open_session(900, Systemd(False, True, status=1))  # another run has opened it meanwhile
 
 
+@pytest.mark.root
 def test_session_that_ends_while_it_is_renewed(managed: Path) -> None:
     systemd = Systemd(True, False)
     session.open_session(900, systemd)
