@@ -105,7 +105,7 @@ def _laid_out(console: Console, table: Table, widest: int) -> list[Text]:
     last = len(table.columns) - 1
     columns = [
         [
-            [part for line in _text(cell) for part in (line.wrap(console, widest) if fold else [line])]
+            [part for line in _text(cell) for part in (_fold(console, line, widest) if fold else [line])]
             for cell in (column.header, *column.cells)
         ]
         for number, column in enumerate(table.columns)
@@ -129,6 +129,11 @@ def _text(cell: RenderableType) -> list[Text]:
     if isinstance(cell, str):
         return [Text(one_line(cell))]
     return list(cell.split("\n", allow_blank=True)) if "\n" in cell.plain else [cell]
+
+
+def _fold(console: Console, line: Text, widest: int) -> list[Text]:
+    """The parts of a line of a cell. Most lines are short enough, which rich is slow to find."""
+    return [*line.wrap(console, widest)] if line.cell_len > widest else [line]
 
 
 def _row(cells: Sequence[Text], widths: Sequence[int], right: Sequence[bool]) -> Text:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpuadmin.ansible.reports import REPORTS, OddError, of_text, parsed
 from gpuadmin.results import DENIED, OTHER_KEY, UNPINNED, UNRESOLVED, HostResult
 
 LONGEST_MESSAGE = 600
@@ -119,6 +118,8 @@ def _gather(host: HostResult, result: Mapping[str, Any]) -> list[str]:
 
     An invalid report is dropped, and so is an earlier one of the same name: the current state is unknown.
     """
+    from gpuadmin.ansible.reports import REPORTS, OddError, of_text, parsed  # a verb that asks no host needs none
+
     found: list[str] = []
     given: list[tuple[str, Callable[[str, object], Any], object]] = []
     # an entry for each person comes as text: Ansible does not walk it
