@@ -18,11 +18,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import demo_grown
-from demo_steps import BOLD, CYAN, GPUADMIN, GREEN, RESET, expect, run, title, until
+from demo_steps import BOLD, CYAN, GPUADMIN, GREEN, RESET, behind, expect, run, title, until
 
 from gpuadmin.errors import GpuadminError
 from gpuadmin.lab import accel, image, probe, state
@@ -329,6 +331,8 @@ def announce(parts: list[str], light: bool) -> None:
         print(f"  {name:<9} on {on}: {part.shows}{more}: {takes}")
     if light:
         print("Light hosts are parts of this machine, quick without KVM (docs/lab.md); images need machines that boot.")
+        if "images" in parts[2:]:
+            print(f"Those boot and build while the other parts are shown, after {parts[0]}.")
     elif not fast and os.geteuid() != 0:
         print("As root, where this machine allows light hosts, most parts take minutes: sudo make demo")
     labs = sorted({_lab(name, light) for name in parts})
@@ -381,10 +385,17 @@ def main() -> None:
         parts = ["accounts", *parts]  # the others go on with what it makes
     print(left_out, end="\n" if left_out else "")
     announce(parts, light)
-    for index, part in enumerate(parts):
-        begun = time.monotonic()
-        SHOWS[part](light)
-        finished(part, light, time.monotonic() - begun, parts[index + 1 :])
+    shows: dict[str, Callable[[], None]] = {part: partial(SHOWS[part], light) for part in parts}
+    begun: dict[str, float] = {}
+    with ExitStack() as stack:
+        for index, part in enumerate(parts):
+            begun.setdefault(part, time.monotonic())
+            shows[part]()
+            rest = parts[index + 1 :]
+            finished(part, light, time.monotonic() - begun[part], rest)
+            if light and "images" in rest[1:] and "images" not in begun:
+                begun["images"] = time.monotonic()
+                shows["images"] = stack.enter_context(behind(partial(in_words, shows["images"])))
     farewell(time.monotonic() - started)
     print(left_out, end="\n" if left_out else "")
 
@@ -600,9 +611,10 @@ def farewell(seconds: float) -> None:
         print(f"  {command}")
 
 
-if __name__ == "__main__":
+def in_words(show: Callable[[], None]) -> None:
+    """Run it; end with a sentence where it failed or was interrupted."""
     try:
-        main()
+        show()
     except subprocess.CalledProcessError as error:
         raise SystemExit(f"the demo stopped: that command ended with {error.returncode}") from None
     except GpuadminError as error:
@@ -613,3 +625,7 @@ if __name__ == "__main__":
         raise SystemExit(f"the demo stopped: {error.filename or 'this machine'}: {error.strerror}") from None
     except KeyboardInterrupt:
         raise SystemExit("\nstopped" + "".join(f"\n{line} removes what is there" for line in removing())) from None
+
+
+if __name__ == "__main__":
+    in_words(main)

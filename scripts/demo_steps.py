@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
+import multiprocessing
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
-STEPS = itertools.count(1)
 BOLD, CYAN, GREEN, RESET = ("\033[1m", "\033[36m", "\033[32m", "\033[0m")
 if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
     BOLD = CYAN = GREEN = RESET = ""
 
 
 def title(text: str) -> None:
-    print(f"\n{BOLD}{next(STEPS)}. {text}{RESET}", flush=True)
+    print(f"\n{BOLD}{text}{RESET}", flush=True)
 
 
 def run(*command: str, check: bool = True, capture: bool = False, typed: str = "") -> str:
@@ -48,3 +50,42 @@ def until(comes: Callable[[], bool], text: str, seconds: float = 60) -> None:
     while not (there := comes()) and time.monotonic() < end:
         time.sleep(2)  # Slurm tells nobody
     expect(there, text)
+
+
+@contextmanager
+def behind(show: Callable[[], None]) -> Iterator[Callable[[], None]]:
+    """Have something shown in a process of its own, which begins now and gives way to others.
+
+    Gives what prints all that it has printed, and waits for its end; it raises SystemExit where that failed. What runs
+    at the end of the block is interrupted.
+    """
+    with NamedTemporaryFile("w", prefix="gpuadmin-demo-") as log:
+
+        def alone() -> None:
+            os.nice(5)
+            with Path(os.devnull).open() as nothing:
+                os.dup2(nothing.fileno(), 0)
+            for stream in (1, 2):
+                os.dup2(log.fileno(), stream)
+            show()
+
+        process = multiprocessing.get_context("fork").Process(target=alone)
+        process.start()
+        os.setpgid(process.pid or 0, process.pid or 0)  # Ctrl-C is for the foreground, which passes it on
+
+        def follow() -> None:
+            with Path(log.name).open(encoding="utf-8") as printed:
+                alive = True
+                while alive:
+                    alive = process.is_alive()  # first: what it prints at its end is read too
+                    print(printed.read(), end="", flush=True)
+                    time.sleep(alive)
+            if process.exitcode:
+                raise SystemExit(1)
+
+        try:
+            yield follow
+        finally:
+            if process.is_alive():
+                os.killpg(process.pid, signal.SIGINT)
+            process.join()

@@ -1,6 +1,8 @@
 """`make demo`: where its parts run, what it says of them, and that its end names nothing that its site has not."""
 
+import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -173,3 +175,55 @@ def test_what_needs_accounts_begins_with_it(
     monkeypatch.setattr(demo, "SHOWS", {part: lambda _light, part=part: shown.append(part) for part in demo.PARTS})
     demo.main()
     assert shown == ([parts] if begins else ["accounts", parts])
+
+
+def show_only(demo: Any, monkeypatch: pytest.MonkeyPatch, **shows: Callable[[bool], None]) -> None:
+    """The usual demo, on light hosts, whose other parts show nothing."""
+    monkeypatch.setattr(demo.sys, "argv", ["demo.py"])
+    monkeypatch.setattr(demo, "fast_machines", lambda: False)
+    monkeypatch.setattr(demo, "possible_gpus", lambda: 2)
+    monkeypatch.setattr(demo, "SHOWS", {part: lambda _light: None for part in demo.PARTS} | shows)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_images_are_made_while_the_rest_is_shown(
+    demo: Any, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What it prints comes in its turn, and where it fails so does the demo."""
+
+    def images(_light: bool) -> None:
+        (tmp_path / "begun").touch()
+        demo.run("echo", "an image")
+        demo.expect(not fails, "it boots")
+
+    def adopt(_light: bool) -> None:
+        demo.until((tmp_path / "begun").exists, "images have begun")
+
+    show_only(demo, monkeypatch, adopt=adopt, images=images)
+    if fails:
+        with pytest.raises(SystemExit):
+            demo.main()
+    else:
+        demo.main()
+    said, _ = capfd.readouterr()
+    assert said.index("✓ images have begun") < said.index("✓ adopt: done") < said.index("\nan image\n")
+    assert ("✓ images: done" in said) != fails
+
+
+def test_what_is_made_meanwhile_ends_with_the_demo(demo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def images(_light: bool) -> None:
+        try:
+            demo.run("sh", "-c", f"echo $$ >{tmp_path}/begun; exec sleep 1000")
+        finally:
+            (tmp_path / "ended").touch()
+
+    def adopt(_light: bool) -> None:
+        demo.until(lambda: (tmp_path / "begun").exists() and (tmp_path / "begun").read_text() != "", "it has begun")
+        raise KeyboardInterrupt
+
+    show_only(demo, monkeypatch, adopt=adopt, images=images)
+    with pytest.raises(SystemExit, match="stopped"):
+        demo.in_words(demo.main)
+    assert (tmp_path / "ended").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "begun").read_text()), 0)
