@@ -79,7 +79,7 @@ def behind(show: Callable[[], None]) -> Iterator[Callable[[], None]]:
                 while alive:
                     alive = process.is_alive()  # first: what it prints at its end is read too
                     print(printed.read(), end="", flush=True)
-                    time.sleep(alive)
+                    time.sleep(alive)  # a file tells nobody that it grows
             if process.exitcode:
                 raise SystemExit(1)
 

@@ -24,6 +24,7 @@ CLICKS = {"__init__", "_options", "_complete", "_manual"}
 LATE = {
     "config/inventory.py": {"gpuadmin.config"},
     "config/rewrite.py": {"ruamel.yaml", "ruamel.yaml.error"},
+    "ansible/events.py": {"gpuadmin.ansible.reports"},
     "ansible/runner.py": {"ansible_runner"},
     # `make` reads these before there is an environment
     "lab/firmware.py": {"gpuadmin.errors", "gpuadmin.lab.commands"},

@@ -47,6 +47,7 @@ def test_one_persons_trouble_ends_nobody_elses(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.holds("what a node says leads to no file elsewhere")
+@pytest.mark.root
 def test_what_a_node_says_is_gone_leads_to_no_other_file(tmp_path: Path) -> None:
     """A person has put it into their home on the storage host, and a node says that it is done with that one."""
     record.make(str(tmp_path))
@@ -61,6 +62,7 @@ def test_what_a_node_says_is_gone_leads_to_no_other_file(tmp_path: Path) -> None
     assert (homes / "victim.gz").read_bytes() == b"precious"
 
 
+@pytest.mark.root
 def test_a_home_that_had_its_name_when_the_run_was_cut_is_noted_as_well(tmp_path: Path) -> None:
     """Else each run would keep its person out once more, and none would ever discard the old one."""
     state = str(tmp_path)
@@ -107,6 +109,7 @@ def test_taking_returns_when_there_is_news_of_somebody(tmp_path: Path, monkeypat
 
 
 @pytest.mark.holds("one person's home that stays keeps nobody else's there")
+@pytest.mark.root
 def test_one_home_that_cannot_be_taken_back_keeps_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state, asked = str(tmp_path), []
     for name in ("minji", "jiho"):

@@ -42,6 +42,7 @@ def test_of_a_password_only_its_state_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.holds("an end that gpuadmin has set for a while is nobody's last day")
 @pytest.mark.parametrize("verb", ["renumber", "move-homes"])
+@pytest.mark.root
 def test_who_is_kept_out_meanwhile_is_told_as_they_were(tmp_path: Path, verb: str) -> None:
     """`usermod --expiredate 1` is how admins lock somebody, too: that has no plan beside it."""
     people = (

@@ -99,6 +99,7 @@ def test_whom_the_storage_host_finds_at_the_addresses_of_nodes(monkeypatch: pyte
 @pytest.mark.holds(
     "a key that ssh-keygen has made is on the disk: a power cut would leave it empty, and the next run stops"
 )
+@pytest.mark.root
 def test_a_key_for_the_run_and_only_nodes_that_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state, synced = str(tmp_path / "state"), []
 
@@ -127,6 +128,7 @@ def test_a_key_for_the_run_and_only_nodes_that_are_known(tmp_path: Path, monkeyp
 @pytest.mark.needs("ssh-keygen")
 @pytest.mark.holds("a key has its public one, wherever it was cut")
 @pytest.mark.parametrize("left", [None, b""], ids=["killed", "full disk"])
+@pytest.mark.root
 def test_a_key_that_was_cut_while_it_was_made_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: bytes | None
 ) -> None:

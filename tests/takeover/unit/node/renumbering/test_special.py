@@ -51,7 +51,7 @@ def test_it_is_given_back_to_the_same_thing_of_the_same_owner(file: Path) -> Non
     assert find({facts.st_ino: [one]}, "b/file", facts) is None
     os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
     assert find({facts.st_ino: [one]}, "a/file", file.lstat()) is None, "somebody has written to it"
-    another = replace(one, owners=((1001, 1001), (1002, 1002)))
+    another = replace(one, owners=((4001, 4001), (4002, 4002)))
     assert find({facts.st_ino: [another]}, "a/file", facts) is None
 
 
