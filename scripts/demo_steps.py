@@ -62,6 +62,7 @@ def behind(show: Callable[[], None]) -> Iterator[Callable[[], None]]:
     with NamedTemporaryFile("w", prefix="gpuadmin-demo-") as log:
 
         def alone() -> None:
+            os.setpgid(0, 0)  # Ctrl-C is for the foreground, which passes it on
             os.nice(5)
             with Path(os.devnull).open() as nothing:
                 os.dup2(nothing.fileno(), 0)
@@ -71,7 +72,7 @@ def behind(show: Callable[[], None]) -> Iterator[Callable[[], None]]:
 
         process = multiprocessing.get_context("fork").Process(target=alone)
         process.start()
-        os.setpgid(process.pid or 0, process.pid or 0)  # Ctrl-C is for the foreground, which passes it on
+        os.setpgid(process.pid or 0, process.pid or 0)  # whichever of the two comes first
 
         def follow() -> None:
             with Path(log.name).open(encoding="utf-8") as printed:
