@@ -16,7 +16,7 @@ from gpuadmin.common.text import counted
 from gpuadmin.config.fields import USER_NAME, SshKey
 from gpuadmin.config.inventory import KEY
 from gpuadmin.config.load import Site
-from gpuadmin.config.private_key import DEFAULTS
+from gpuadmin.config.private_key import DEFAULTS, key_problem
 from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
@@ -160,6 +160,8 @@ def find_public_key(site: Site) -> str:
             except ValidationError as error:
                 raise ConfigError(f"{path}: {error.errors()[0]['msg']}", hint="it must hold one public key") from None
             return key
+    if admin.ssh_key and (problem := key_problem(admin.ssh_key)) and problem.sure:
+        raise ConfigError(f"gpuadmin.yml: admin.ssh_key: {problem.key} {problem.message}", hint=problem.hint)
     missing = f"{admin.ssh_key}.pub" if admin.ssh_key else "~/.ssh/id_ed25519.pub"
     raise ConfigError(
         f"{missing}: no such file; the admin account needs a public key",

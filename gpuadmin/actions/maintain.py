@@ -35,7 +35,8 @@ def maintain(
     Returns the exit code."""
     begin, until = (_parse_time(option, one) for option, one in zip(("--from", "--until"), times, strict=True))
     if not time.time() < until > begin:
-        raise ConfigError("--until is before --from, or in the past")
+        wrong = "is in the past" if until > begin else f"is not after --from {times[0]}"
+        raise ConfigError(f"--until {times[1]}: {wrong}", hint="name a later time")
     try:
         window = Window(begin, until, plain_text(reason), tuple(verb))
     except ValueError as error:

@@ -14,6 +14,7 @@ from gpuadmin.host_keys import HostKey, fetch_host_keys
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.reading import expanded, read_text
+from gpuadmin.results import way_out
 from gpuadmin.session import Session, opened
 
 
@@ -25,7 +26,8 @@ def trust(options: Options, names: Sequence[str], *, replace: bool) -> int:
         silent = [name for name, state in states.items() if state["state"] == "unreachable"]
         if silent:
             echo(f"{len(silent)} of {counted(len(states), 'host')} did not succeed: {', '.join(silent)}", err=True)
-            echo("Hint: when they answer: run it again", err=True)
+            reasons = {name: states[name]["message"] or "" for name in silent}
+            echo(f"Hint: {way_out(reasons) or 'when they answer: run it again'}", err=True)
         return finish(session, ExitCode.HOST_UNREACHABLE if silent else ExitCode.DONE, {"hosts": states})
 
 

@@ -16,6 +16,8 @@ from gpuadmin.config.load import Parts, Site
 from gpuadmin.config.memory import WAY_OUT, recall
 from gpuadmin.config.schema import User
 from gpuadmin.config.schema.limits import any_amount
+from gpuadmin.errors import ConfigError
+from gpuadmin.mail.smtp import read_password
 from gpuadmin.reading import expanded
 
 #: What is said of a site without limits, and the way out.
@@ -228,6 +230,11 @@ def _mail(site: Site) -> Iterator[Finding]:
                 f"{file} is in the site, whose files are copied and put under version control",
                 "move it out, to ~/.config/gpuadmin/ for instance",
             )
+    if site.settings.timers is None and mail.password_file is not None:  # else the monitor host mails, and has it
+        try:
+            read_password(mail)
+        except ConfigError as error:
+            yield Finding("warning", "gpuadmin.yml", error.message, error.hint or "nobody is mailed without it")
 
 
 def _timers(site: Site) -> Iterator[Finding]:

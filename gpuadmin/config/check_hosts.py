@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +19,8 @@ from gpuadmin.similar import did_you_mean
 def of_inventory(inventory: Inventory) -> Iterator[Finding]:
     where = "inventory/hosts.yml"
     if not inventory.hosts:
-        yield Finding("error", where, "names no host", "add your machines below the groups gpu and storage")
+        hint = "add your machines to inventory/hosts.yml, below gpu and storage; Ansible reads no hosts.ini"
+        yield Finding("error", "inventory/", "no file there names a host", hint)
         return
     for group in ("gpu", "storage"):
         if not inventory.group(group):
@@ -29,13 +30,10 @@ def of_inventory(inventory: Inventory) -> Iterator[Finding]:
         names = ", ".join(host.name for host in golden)
         yield Finding("error", f"{where}: golden", f"holds {names}", "one node is golden; keep one of them")
     for host in inventory.hosts:
-        if not set(host.groups) & set(GROUPS):
-            yield Finding(
-                "warning",
-                f"{where}: {host.name}",
-                f"is in no group that gpuadmin knows{_meant(host.groups)}",
-                f"groups: {', '.join(GROUPS)}",
-            )
+        unknown, meant = not set(host.groups) & set(GROUPS), _meant(set(host.groups) - set(GROUPS))
+        if unknown or meant:
+            why = "in no group that gpuadmin knows" if unknown else "also in a group that gpuadmin does not know"
+            yield Finding("warning", f"{where}: {host.name}", f"is {why}{meant}", f"groups: {', '.join(GROUPS)}")
     yield from _group_slips(inventory, where)
     addresses: dict[tuple[str, int], str] = {}
     for host in inventory.hosts:
@@ -64,14 +62,15 @@ def _group_slips(inventory: Inventory, where: str) -> Iterator[Finding]:
             yield Finding(
                 "error",
                 f"{where}: {host.name}",
-                "is in gpu and in storage: people do not log in to the host that serves the homes",
+                f"is in {'golden, whose host is a node,' if 'golden' in host.groups else 'gpu'} and in storage: "
+                "people do not log in to the host that serves the homes",
                 "take it out of one of them",
             )
 
 
-def _meant(groups: Sequence[str]) -> str:
+def _meant(groups: Collection[str]) -> str:
     """Which group was meant where one has almost its name."""
-    for group in groups:
+    for group in sorted(groups):
         if close := did_you_mean(group, GROUPS):
             return f": '{group}'; {close}"
     return ""
@@ -88,7 +87,8 @@ def of_known_hosts(site: Path, inventory: Inventory) -> Iterator[Finding]:
         )
     elif unknown:
         message = f"the ssh host keys of {len(unknown)} hosts are not pinned: {listed(unknown)}"
-        yield Finding("warning", "known_hosts", message, "gpuadmin trust --all")
+        hint = "gpuadmin bootstrap pins them; on hosts that have the admin account: gpuadmin trust --all"
+        yield Finding("warning", "known_hosts", message, hint)
 
 
 def of_keys(site: Site) -> Iterator[Finding]:

@@ -129,7 +129,8 @@ class Inventory:
         unknown = [name for name in names if name not in known]
         if unknown:
             words = ", ".join(unknown) or "its name is empty"
-            raise ConfigError(f"no such host: {words}", hint=f"hosts: {', '.join(known) or 'none'}")
+            hint = f"hosts: {', '.join(known) or 'none'}; a new one goes into inventory/hosts.yml first"
+            raise ConfigError(f"no such host: {words}", hint=hint)
         return tuple(known[name] for name in dict.fromkeys(names))
 
     def login(self, host: Host, settings: Settings) -> Login:
@@ -223,4 +224,4 @@ def _refuse_odd_hosts(hosts: Sequence[Host]) -> None:
         if "{{" not in port and not (port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536):
             wrong.append(f"inventory: {host.name}: ansible_port {port[:60]!r} is not a port from 1 to 65535")
     if wrong:
-        raise ConfigError("\n  ".join(wrong), hint="correct it in inventory/hosts.yml, host_vars/ or group_vars/")
+        raise ConfigError("\n  ".join(wrong), hint="correct it in inventory/: hosts.yml, host_vars/ or group_vars/")

@@ -217,7 +217,7 @@ def _conflicts(
             blob = key.split()[1]
             if blob in keys:  # guard: a key is one person's
                 owner = "the same person" if keys[blob] == user.name else f"'{keys[blob]}'"
-                yield (*where, "keys", position), f"this ssh key is already {owner}'s"
+                yield (*where, "keys", position), f"{owner} has this ssh key already"
             keys[blob] = user.name
     for index, retired in retirees:
         if retired.uid in uids:  # guard: a retired uid is nobody else's

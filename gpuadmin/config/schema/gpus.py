@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
 from gpuadmin.config.fields import DriverVersion, MigLayout, Text
 from gpuadmin.config.schema.base import Model
@@ -12,6 +12,14 @@ from gpuadmin.config.schema.hosts import Repository
 
 #: What a GPU itself takes is narrower: nvidia-smi refuses the rest.
 Watts = Annotated[int, Field(ge=30, le=3000)]
+
+
+def _check_cap(given: object, parse: ValidatorFunctionWrapHandler) -> object:
+    """One mistake in one sentence: pydantic has one for each of the two forms."""
+    try:
+        return parse(given)
+    except ValidationError:
+        raise ValueError("must be watts from 30 to 3000 (`500`), or watts by model (`{H100: 500}`)") from None
 
 
 class SelfService(Model):
@@ -103,6 +111,7 @@ class Gpus(Model):
     ] = True
     power_cap: Annotated[
         Watts | dict[Text, Watts] | None,
+        WrapValidator(_check_cap),
         Field(
             description="How many watts each GPU may draw: for all, or by a part of the node's `gpu_model`, such as "
             "`{H100: 500}`. Taken away, it holds until the next boot."

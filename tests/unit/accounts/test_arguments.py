@@ -39,7 +39,7 @@ def test_a_key_that_is_somebody_else_s(people: Path, cli: Cli, name: str) -> Non
     key, owner = (YUNA, "yuna") if name == "minji" else (MINJI, "minji")
     for option in ("--add-key", "--key"):
         code, _, err = cli("change-user", name, option, key, "--check")
-        assert (code, f"Error: {option}: '{name}': this ssh key is already '{owner}''s" in err) == (2, True), err
+        assert (code, f"Error: {option}: '{name}': '{owner}' has this ssh key already" in err) == (2, True), err
         assert "users.yml:" not in err
     assert (people / "users.yml").read_text() == USERS
 
@@ -49,7 +49,7 @@ def test_a_key_that_is_somebody_else_s(people: Path, cli: Cli, name: str) -> Non
     [
         (("--uid", "1000"), "--uid: 'seo': 1000 is outside the site's range 20000-49999"),
         (("--uid", "20001"), "--uid: 'seo': 20001 is taken by 'yuna'"),
-        (("--key", MINJI), "--key: 'seo': this ssh key is already 'minji''s"),
+        (("--key", MINJI), "--key: 'seo': 'minji' has this ssh key already"),
     ],
 )
 def test_what_a_newcomer_cannot_have(people: Path, cli: Cli, arguments: tuple[str, ...], words: str) -> None:

@@ -417,7 +417,11 @@ def test_bootstrap_without_a_confirmation(ansible: Ansible, cli: Cli, keys: dict
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [(None, "no such file"), ("hello", "key.pub"), (f"{public_key('a')}\n{public_key('b')}\n", "key.pub")],
+    [
+        (None, "is not a file\nHint: "),
+        ("hello", "key.pub"),
+        (f"{public_key('a')}\n{public_key('b')}\n", "key.pub"),
+    ],
     ids=["none", "no key", "two keys"],
 )
 def test_bootstrap_without_a_public_key(

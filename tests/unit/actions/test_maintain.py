@@ -451,8 +451,11 @@ def test_a_site_without_a_queue(ansible: Ansible, cli: Cli) -> None:
         ((*TIMES[:2], "--until", "2099-02-30", "--reason", "x", "node1"), "--until '2099-02-30' is not a time\nHint: "),
         ((*TIMES, "--reason", "", "node1"), "--reason is empty: people read why"),
         ((*TIMES, "--reason", "x", "node9"), "HOSTS node9: names no host of this site"),
-        (("--from", "2099-01-02", "--until", "2099-01-01", "--reason", "x", "node1"), "before --from, or in the past"),
-        (("--from", "2020-01-01", "--until", "2020-01-02", "--reason", "x", "node1"), "before --from, or in the past"),
+        (("--from", "2099-01-02", "--until", "2099-01-01", "--reason", "x", "node1"), "01: is not after --from"),
+        (
+            ("--from", "2020-01-01", "--until", "2020-01-02", "--reason", "x", "node1"),
+            "2020-01-02: is in the past\nHint",
+        ),
         ((*TIMES, "--reason", "{{ x }}", "node1"), "--reason: holds the template marker"),
         ((*TIMES, "--reason", "x", "storage1"), "this names no node\nHint: HOSTS names nodes"),
         ((*TIMES, "--reason", "x", "node1", "--", "rebot", "node1"), "rebot is not a verb of gpuadmin"),

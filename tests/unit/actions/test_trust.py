@@ -11,6 +11,7 @@ import pytest
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import pinned_keys, with_lines
 from gpuadmin.host_keys import HostKey, fetch_host_keys
+from gpuadmin.results import UNRESOLVED
 from gpuadmin.session import Session
 from tests.support.verbs import fail, succeed
 
@@ -100,6 +101,15 @@ def test_a_key_that_changed_is_refused(answers: dict[str, tuple[str, str]], site
     assert (site / "known_hosts").read_text() == before
     succeed(cli, "trust", "node1", "--replace", "--yes")
     assert (site / "known_hosts").read_text() == f"# a comment\n{OTHER}\n[127.0.0.1]:2 {kind} {SECOND}\n"
+
+
+@pytest.mark.usefixtures("answers")
+def test_a_name_that_cannot_be_resolved_is_to_be_corrected(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(hosts: Iterable[Host]) -> list[HostKey]:
+        return [HostKey(one.name, one.address, one.port, problem=UNRESOLVED) for one in hosts]
+
+    monkeypatch.setattr("gpuadmin.actions.trust.fetch_host_keys", fetch)
+    assert "correct the name in inventory/" in fail(cli, 4, "trust", "storage1", "--yes")
 
 
 def test_a_host_that_does_not_answer_keeps_its_key(answers: dict[str, tuple[str, str]], site: Path, cli: Cli) -> None:

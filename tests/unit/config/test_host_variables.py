@@ -49,7 +49,7 @@ def test_good(variables: dict[str, object]) -> None:
         ({"bmc": "10.9.0.1"}, "bmc '10.9.0.1': Input should be a valid dictionary"),
         ({"bmc": {"address": "-x"}}, "bmc.address '-x': String should match pattern"),
         ({"bmc": {"addr": "10.9.0.1"}}, "bmc.addr '10.9.0.1': Extra inputs are not permitted"),
-        ({"gpus_power_cap": 5}, "gpus_power_cap Input should be greater than or equal to 30"),
+        ({"gpus_power_cap": 5}, "gpus_power_cap must be watts from 30 to 3000"),
         ({"gpus_worse": "ignore"}, "gpus_worse 'ignore' is not one of report, refuse"),
         ({"gpus_driver": "nvidia"}, "gpus_driver 'nvidia' is not one of distribution, repository, elsewhere"),
         ({"gpus_modules": "{{ x }}"}, "gpus_modules '{{ x }}' is not one of open, proprietary"),

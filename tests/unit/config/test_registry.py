@@ -120,7 +120,7 @@ MISTAKES = {
     "users:\n" + person(name="a", uid=1500): "users.yml:2: users[0].uid: 1500 is outside the site's range 20000-49999",
     "users:\n" + person(name="a"): "users.yml:2: users[0]: 'a' has no uid",
     "users:\n" + person(name="a", uid=20000, keys=f"['{MINJI}']") + person(name="b", uid=20001, keys=f"['{MINJI} x']"):
-        "users.yml:3: users[1].keys[0]: this ssh key is already 'a''s",
+        "users.yml:3: users[1].keys[0]: 'a' has this ssh key already",
     "users:\n" + person(name="root", uid=20000): "users.yml:2: users[0].name: 'root' is a system",
     "users:\n" + person(name="gpuusers", uid=20000): "users[0].name: 'gpuusers' is the cluster's own",
     "users:\n" + person(name="a", uid=20000, shel="x"): "users[0].shel: there is no such field",

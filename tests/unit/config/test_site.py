@@ -114,6 +114,7 @@ SETTINGS_MISTAKES = {
     "name: x\nterm: {name: 2026-2, deadline: soon}\n": ["gpuadmin.yml:2: term.deadline: 'soon' is not a date"],
     "name: x\nhomes: {server: '-oProxyCommand=id'}\n": ["homes.server: '-oProxyCommand=id' is not a host name"],
     "name: x\ngpus: {driver: nvidia}\n": ["gpuadmin.yml:2: gpus.driver: ", "'repository' or 'elsewhere'"],
+    "name: x\ngpus: {power_cap: 500W}\n": ["gpuadmin.yml:2: gpus.power_cap: must be watts from 30 to 3000 (`500`)"],
     "name: x\ngpus: {version: 570.10}\n": ["gpuadmin.yml:2: gpus.version: 570.1 is not a driver version in quotes"],
     "name: x\ngpus: {driver: repository}\n": ["gpus: ", "driver: repository needs repository with url and key"],
     "name: x\ngpus: {toolkit: repository}\n": ["gpus: ", "toolkit: repository needs toolkit_repository"],
@@ -259,13 +260,17 @@ CHECKS = {
     "notebooks at the exporter's port": (
         {"gpuadmin.yml": "name: x\nnotebooks: {front_port: 9100}\n"}, "error", "front_port", "the exporter's port, too",
     ),
-    "no host": ({"inventory/hosts.yml": "all: {}\n"}, "error", "inventory/hosts.yml", "names no host"),
+    "no host": ({"inventory/hosts.yml": "all: {}\n"}, "error", "inventory/", "no file there names a host"),
     "no storage": (
         {"inventory/hosts.yml": hosts_yml(gpu=["n1"])}, "error", "inventory/hosts.yml: storage", "no host is in it",
     ),
     "a slip in a group": (
         {"inventory/hosts.yml": hosts_yml(storages=["s"], gpu=["n"])}, "warning", "hosts.yml: s",
         "in no group that gpuadmin knows: 'storages'; did you mean 'storage'?",
+    ),
+    "a slip in a second group": (
+        {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["n"], monitr=["s"])}, "warning", "hosts.yml: s",
+        "is also in a group that gpuadmin does not know: 'monitr'; did you mean 'monitor'?",
     ),
     "no node": ({"inventory/hosts.yml": hosts_yml(storage=["s"])}, "error", "hosts.yml: gpu", "no host is in it"),
     "two golden": (
@@ -291,6 +296,14 @@ CHECKS = {
     "a node that serves homes": (
         {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["s", "n1"])},
         "error", "inventory/hosts.yml: s", "is in gpu and in storage",
+    ),
+    "a golden node that serves homes": (
+        {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["n1"], golden=["s"])},
+        "error", "inventory/hosts.yml: s", "is in golden, whose host is a node, and in storage",
+    ),
+    "a password that is not there": (
+        {"gpuadmin.yml": "name: x\nmail: {host: h, user: u, sender: a@example.org, password_file: /no/such}\n"},
+        "warning", "gpuadmin.yml", "mail.password_file: /no/such: No such file",
     ),
     "no pinned key": ({}, "warning", "known_hosts", "of 3 hosts are not pinned: node1, node2, storage1"),
     "a server that is none": (
@@ -626,10 +639,10 @@ BESIDE = "all:\n  children:\n    gpu: {hosts: {n1: {}}}\n"
 def test_a_list_where_ansible_wants_fields_is_named(
     site: Path, cli: Callable[..., tuple[int, str, str]], text: str, words: str
 ) -> None:
-    """Ansible only warns, and leaves out the rest of the file: "names no host" would not be so."""
+    """Ansible only warns, and leaves out the rest of the file: "no file names a host" would not be so."""
     (site / "inventory" / "hosts.yml").write_text(text)
     code, out, err = cli("check", "--site", str(site))
-    assert (code, words in err, "names no host" in out) == (2, True, False), out + err
+    assert (code, words in err, "names a host" in out) == (2, True, False), out + err
 
 
 def test_a_text_is_the_name_of_the_only_host(site: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
