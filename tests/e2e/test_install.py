@@ -1,9 +1,11 @@
 """From an empty machine to a node: a stick that a storage host makes, and a machine in QEMU that boots from it.
 
-The storage host is a light one; the image is made here, of the root that the lab's virtual machines have.
+The storage host is a light one, until homes are wanted; the image is made here, of the root that the lab's virtual
+machines have.
 """
 
 import json
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +16,8 @@ import pytest
 
 from gpuadmin.actions.shared.images import signing_key
 from gpuadmin.config.load import load_site
-from gpuadmin.lab import state
+from gpuadmin.lab import network, paths, state
+from gpuadmin.lab.light import gpus
 from gpuadmin.lab.light import host as light
 from tests.support.bare_machine import (
     DISK,
@@ -27,10 +30,13 @@ from tests.support.bare_machine import (
     machine,
     make_image,
     run,
+    send,
     wait_for_stick,
     wait_until,
 )  # fmt: skip
+from tests.support.gated_cluster import STAND_IN
 from tests.support.lab_cluster import KEEP, LAB, REPOSITORY, Cluster
+from tests.support.labs import leave_packages_out
 from tests.support.where import BOOT
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.btrfs, pytest.mark.virtual(BOOT)]
@@ -148,6 +154,91 @@ def test_an_empty_machine_becomes_a_node(cluster: Cluster, bare: Machine) -> Non
     bare.power_cut()
     bare.start("disk")
     wait_until("the node boots", lambda: is_up(cluster))
+
+
+#: A node's network, where its cards have other uses: one that the admin logs in by, one for the cluster.
+CARDS = {
+    "10-uplink": f"[Match]\nMACAddress={MAC}\n\n[Network]\nDHCP=yes\n",
+    "20-cluster": f"[Match]\nMACAddress={LAN_MAC}\n\n[Network]\nAddress={network.node_address(9)}/24\n",
+}
+
+
+@pytest.fixture
+def served(cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
+    """A site whose storage host is a virtual machine, with NFS. Its keys and its stick are those of the other one."""
+    found = Cluster(tmp_path / "site", f"{LAB}-served")
+    old, new = state.existing(cluster.name).directory, paths.state_directory() / found.name
+    new.mkdir(mode=0o700)
+    for key in old.glob("id_ed25519*"):
+        shutil.copy2(key, new)
+    try:
+        found.lab("up", "--nodes", "0", "--site", str(found.site))
+        leave_packages_out(found)
+        for key in cluster.site.glob("image_signing_key*"):
+            shutil.copy2(key, found.site)
+        send(found, PLACE / "image/store", "/srv/storage/images")
+        known = (cluster.site / "known_hosts").read_text().splitlines(keepends=True)
+        with (found.site / "known_hosts").open("a") as file:
+            file.writelines(line for line in known if line.startswith("gpuadmin-stick "))
+        yield found
+    finally:
+        found.end_commands()
+        found.lab("down", "--purge")
+
+
+def test_what_was_installed_is_a_node(served: Cluster, tmp_path: Path) -> None:
+    """Two cards with files of their own, homes over NFS, a container; the next image is pushed to it; a job."""
+    wire = state.existing(served.name).cluster_port
+    with machine(tmp_path / "machine", PLACE / "site.img", "uefi", port=wire) as bare:
+        reached = {"ansible_host": "127.0.0.1", "ansible_port": bare.port, "gpuadmin_address": network.node_address(9)}
+        groups = {"gpu": {"hosts": {NODE: reached}}, "golden": {"hosts": {NODE: {}}}}
+        inventory = served.site / "inventory/bare.yml"
+        inventory.write_text(json.dumps({"all": {"children": groups}}))
+        wait_for_stick(served.site, NODE)
+        bare.boot_from_disk()
+        files = [tmp_path / f"{name}.network" for name in CARDS]
+        for file in files:
+            file.write_text(CARDS[file.stem])
+        install(served, *(word for file in files for word in ("--network", str(file))))
+
+        served.gpuadmin("provision", "--yes")
+        served.gpuadmin("prepare-root", "--yes")
+        again = served.gpuadmin("provision", "--yes")["hosts"]
+        assert {host: found["changed"] for host, found in again.items()} == {NODE: [], "storage1": []}
+
+        served.add("minji")
+        assert as_minji(served, bare, "echo kept >~/f; findmnt -no FSTYPE -T ~ | tail -n 1; id -un") == "nfs4\nminji\n"
+        container = "tar -c /bin/busybox | docker import - box >&2; docker run --rm box /bin/busybox id -u"
+        assert as_minji(served, bare, container) == "0\n"
+
+        served.gpuadmin("build-image", "two", "--no-trial", "--yes")
+        streams = served.gpuadmin("list-images")["result"]["store"]["two"]["manifest"]["streams"]
+        assert [stream["parent"]["name"] for stream in streams] == ["one"], "an installed root is an image like others"
+        served.gpuadmin("push-image", "two", "--yes")
+        assert served.gpuadmin("list-images")["result"]["nodes"][NODE]["image"] == "two"
+        assert as_minji(served, bare, f"cat ~/f; docker images -q | wc -l; {container}") == "kept\n1\n0\n"
+        served.gpuadmin("drift")
+
+        on_node(served, f"sudo sh -c {shlex.quote(STAND_IN)}")
+        reached |= {**gpus.variables(1), "gpus": 1, "gpu_model": "NVIDIA H100 PCIe"}
+        groups["slurm"] = {"hosts": {"storage1": {}}}
+        inventory.write_text(json.dumps({"all": {"children": groups}}))
+        with served.settings(lambda text: f"{text}\ngpus: {{access: granted}}\nslurm: {{hours: 4}}\n"):
+            served.gpuadmin("provision", "--yes")
+            opens = ": </dev/nvidia0 && echo opened"
+            assert "not permitted" in as_minji(served, bare, f"({opens}) 2>&1 || true")
+            assert as_minji(served, bare, f"gpu run -- sh -c {shlex.quote(opens)}").endswith("opened\n")
+
+
+def as_minji(cluster: Cluster, bare: Machine, command: str) -> str:
+    options = {
+        "StrictHostKeyChecking": "yes",
+        "UserKnownHostsFile": cluster.site / "known_hosts",
+        "IdentitiesOnly": "yes",
+    }
+    words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    login = ("ssh", "-F", "none", "-i", str(cluster.keys / "minji"), "-p", str(bare.port), *words, "minji@127.0.0.1")
+    return run(*login, f"bash -lc {shlex.quote(command)}")
 
 
 def is_up(cluster: Cluster) -> bool:

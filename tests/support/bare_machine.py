@@ -31,7 +31,7 @@ from gpuadmin.lab.qmp import Qmp
 from tests.support.lab_cluster import Cluster
 
 MAC, DISK = "52:54:00:0a:0b:0c", "virtio-EMPTY"
-#: Of the card that boots from the lab's own network, of a machine that has no stick.
+#: Of the card in the lab's own network, from which a machine without a stick boots.
 LAN_MAC = "52:54:00:0a:0b:0d"
 #: What the lab's own kernels are told: for an emulator, and so that somebody reads what they say.
 KERNEL = (
@@ -82,13 +82,16 @@ def make_image(base: Path, key: Path, name: str) -> Path:
         (root / "var").mkdir()
         shutil.copytree(top / "var/lib/dpkg", root / "usr/lib/sysimage/dpkg", symlinks=True)
         assert build.collect_directories(str(root), str(top / "var")) > 20
-        # what prepare-root brings
-        for path in ("etc/systemd/system/multi-user.target.wants/gpuadmin-trial.service", EARLY):
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(
-                "#!/bin/sh\n" if path == EARLY else "[Service]\nType=oneshot\nExecStart=/bin/true\n"
-            )
-            (root / path).chmod(0o755)
+        # what prepare-root brings, and replaces on a node
+        units = root / "etc/systemd/system"
+        for path, text in (
+            (units / "gpuadmin-trial.service", "[Service]\nType=oneshot\nExecStart=/bin/true\n"),
+            (root / EARLY, "#!/bin/sh\n"),
+        ):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            path.chmod(0o755)
+        (units / "multi-user.target.wants/gpuadmin-trial.service").symlink_to("../gpuadmin-trial.service")
         run("btrfs", "property", "set", "-ts", root, "ro", "true")
         signers = f'gpuadmin namespaces="gpuadmin-image" {key.with_suffix(".pub").read_text()}'
         places = Places(
@@ -107,8 +110,7 @@ def make_image(base: Path, key: Path, name: str) -> Path:
 
 def fill_store(cluster: Cluster, store: Path) -> None:
     """Bring the store to the lab's storage host, a light one, and what it needs to make sticks."""
-    cluster.admin("storage1", "install -d -m 700 /srv/storage/images")
-    _send(cluster, store, "/srv/storage/images")
+    send(cluster, store, "/srv/storage/images")
     # a light host's /dev has no loop devices
     cluster.admin(
         "storage1",
@@ -117,14 +119,15 @@ def fill_store(cluster: Cluster, store: Path) -> None:
     )
     packages = store.parent / "packages"
     download(packages)
-    cluster.admin("storage1", "mkdir -p /var/tmp/packages")
-    _send(cluster, packages, "/var/tmp/packages")
+    send(cluster, packages, "/var/tmp/packages")
     cluster.admin("storage1", "btrfs property set -ts / ro false; dpkg -i /var/tmp/packages/*.deb >&2; "
                   "for one in /var/tmp/packages/signed/*.deb; do dpkg-deb -x $one /; done; "
                   "btrfs property set -ts / ro true")  # fmt: skip
 
 
-def _send(cluster: Cluster, source: Path, target: str) -> None:
+def send(cluster: Cluster, source: Path, target: str) -> None:
+    """Bring what is in a directory of this machine to the storage host, where only root can read it."""
+    cluster.admin("storage1", f"install -d -m 700 {target}")
     with subprocess.Popen(("tar", "-C", source, "-c", "."), stdout=subprocess.PIPE) as tar:
         command = [*cluster.ssh_command("admin", "storage1"), f"sudo tar -C {target} -x --no-same-owner"]
         subprocess.run(command, stdin=tar.stdout, check=True)
@@ -190,12 +193,14 @@ class Machine:
     """The machine. It boots from the stick when it is switched on, as if that was chosen in the firmware's menu, and
     from its disk at every reboot. `power_cut` loses what is not on the disk. It has one card, in a network where DHCP
     answers; its ssh is at a port of this machine's. `kind`: bios, uefi, or secure: UEFI that boots only what is signed.
-    With `network-` before that it has no stick, and one more card, in the network `lan`, from which it boots.
+    With `network-` before that it has no stick, and one more card, in the network `lan`, from which it boots. `port`:
+    of the multicast group that is the network of virtual hosts, in which it has one more card then.
     """
 
-    def __init__(self, directory: Path, stick: Path, kind: str, lan: str) -> None:
+    def __init__(self, directory: Path, stick: Path, kind: str, lan: str, port: int) -> None:
         self.directory, self.stick, self.kind, self.lan = directory, stick, kind.rpartition("-")[2], lan
         self.by_network = kind.startswith("network-")
+        self.wire = f"socket,id=wire,mcast={network.MULTICAST_GROUP}:{port},localaddr=127.0.0.1" if port else ""
         self.disk, self.console = directory / "disk.qcow2", directory / "console.log"
         self.port = network.free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -211,6 +216,8 @@ class Machine:
             "-device", f"virtio-net-pci,netdev=wire,mac={LAN_MAC},id=plug,bootindex={index}"
             f"{'' if self.kind == 'bios' else ',romfile='}",  # UEFI has a driver of its own
         ]  # fmt: skip
+        if self.wire:
+            boots += ["-netdev", self.wire, "-device", f"virtio-net-pci,netdev=wire,mac={LAN_MAC},romfile="]
         command = [
             "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none",
             "-m", "1024" if tap is None else "2048",
@@ -260,10 +267,10 @@ class Machine:
 
 
 @contextmanager
-def machine(directory: Path, stick: Path, kind: str, lan: str = "") -> Iterator[Machine]:
+def machine(directory: Path, stick: Path, kind: str, lan: str = "", port: int = 0) -> Iterator[Machine]:
     """A machine that has been switched on, in a directory of its own."""
     directory.mkdir()
-    found = Machine(directory, stick, kind, lan)
+    found = Machine(directory, stick, kind, lan, port)
     try:
         found.start()
         yield found
