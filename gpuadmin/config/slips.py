@@ -20,6 +20,8 @@ from gpuadmin.similar import did_you_mean
 # for a letter or two. Other prefixes of roles (`power_`, `backups_`) are everyday words, and others may use them.
 _OWN = ("gpuadmin_", "gpus_", "limits_")
 _NEARLY = 0.85  # `gpu_access` is 0.95 of `gpus_access`; `gpu_count` is 0.46 of `gpus`
+#: Those that each site has. `ansible_prot` is 0.92 of `ansible_port`; `ansible_ssh_host`, which is one, 0.86.
+_ANSIBLES, _ALMOST = ("ansible_host", "ansible_port", "ansible_user"), 0.9
 
 
 def variable_slips(inventory: Path, given: Collection[str]) -> list[Finding]:
@@ -37,11 +39,13 @@ def variable_slips(inventory: Path, given: Collection[str]) -> list[Finding]:
 
 
 def _meant(name: str, near: Collection[str]) -> bool:
-    return name.startswith(_OWN) or (not name.startswith("ansible_") and bool(did_you_mean(name, near, _NEARLY)))
+    if name.startswith("ansible_"):
+        return name not in _ANSIBLES and bool(did_you_mean(name, _ANSIBLES, _ALMOST))
+    return name.startswith(_OWN) or bool(did_you_mean(name, near, _NEARLY))
 
 
 def _hint(name: str, near: Collection[str]) -> str:
-    if guess := did_you_mean(name, near, _NEARLY):
+    if guess := did_you_mean(name, (*near, *_ANSIBLES), _NEARLY):
         return guess
     known = sorted(one for one in near if one.split("_")[0] == name.split("_", maxsplit=1)[0])
     return f"it reads {', '.join(known)}"

@@ -12,7 +12,8 @@ from tests.support.verbs import succeed
 
 FILES = {
     "hosts.yml": "all:\n  children:\n    gpu:\n      vars: {gpus_acess: open}\n      hosts:\n"
-    "        node1:\n          gpu_access: open\n        node2: {}\n    storage: {hosts: {storage1: {}}}\n",
+    "        node1:\n          gpu_access: open\n        node2: {ansible_prot: 22}\n"
+    "    storage: {hosts: {storage1: {}}}\n",
     "host_vars/node1.yml": "# ours\nlimits_cpu: 4\n",
     "host_vars/node2/more.yml": "slurmnode: false\n",
     "group_vars/gpu": "power_rebot_timeout: 900\n",
@@ -38,6 +39,7 @@ def test_each_slip_is_named_with_its_place_and_what_was_meant(tmp_path: Path) ->
     assert found == {
         "inventory/hosts.yml:4: group gpu gpus_acess": "did you mean 'gpus_access'?",
         "inventory/hosts.yml:7: host node1 gpu_access": "did you mean 'gpus_access'?",
+        "inventory/hosts.yml:8: host node2 ansible_prot": "did you mean 'ansible_port'?",
         "inventory/host_vars/node2/more.yml:1: host node2 slurmnode": "did you mean 'slurm_node'?",
         "inventory/group_vars/gpu:1: group gpu power_rebot_timeout": "did you mean 'power_reboot_timeout'?",
         "inventory/group_vars/all.yml:1: group all gpuadmin_adress": "did you mean 'gpuadmin_address'?",
@@ -47,7 +49,8 @@ def test_each_slip_is_named_with_its_place_and_what_was_meant(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "name",
     [
-        *NAMES, "gpuadmin_address", "gpuadmin_python", "power_reboot_timeout", "ansible_host", "ansible_gpus_access",
+        *NAMES, "gpuadmin_address", "gpuadmin_python", "power_reboot_timeout", "ansible_host", "ansible_port",
+        "ansible_ssh_host", "ansible_gpus_access",
         "gpu_count", "gpu_type", "owners", "places", "backup_drive", "slurm_partitions", "rack", "ntp_servers",
         "limits_people",  # roles are given it: a site may set it for a host
     ],
