@@ -206,6 +206,7 @@ def slurm(light: bool) -> None:
     title("One command has a GPU for as long as it runs; then the queue is taken away again")
     opened = person(minji, "node1", f"gpu run --node node1 -- sh -c {shlex.quote(OPEN_GPUS)}", check=False)
     expect(opened.count("opened") == 1, f"{minji}'s command opens one")
+    until(lambda: not person(minji, "node1", "squeue --noheader").strip(), "no job is left")
     settings.write_text(f"{without_queue(settings.read_text())}\n")
     run(GPUADMIN, "provision", "--yes")
     QUEUE_FILE.unlink()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryFile
 
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
 BOLD, CYAN, GREEN, RESET = ("\033[1m", "\033[36m", "\033[32m", "\033[0m")
@@ -59,7 +59,7 @@ def behind(show: Callable[[], None]) -> Iterator[Callable[[], None]]:
     Gives what prints all that it has printed, and waits for its end; it raises SystemExit where that failed. What runs
     at the end of the block is interrupted.
     """
-    with NamedTemporaryFile("w", prefix="gpuadmin-demo-") as log:
+    with TemporaryFile() as log:
 
         def alone() -> None:
             os.setpgid(0, 0)  # Ctrl-C is for the foreground, which passes it on
@@ -75,12 +75,13 @@ def behind(show: Callable[[], None]) -> Iterator[Callable[[], None]]:
         os.setpgid(process.pid or 0, process.pid or 0)  # whichever of the two comes first
 
         def follow() -> None:
-            with Path(log.name).open(encoding="utf-8") as printed:
-                alive = True
-                while alive:
-                    alive = process.is_alive()  # first: what it prints at its end is read too
-                    print(printed.read(), end="", flush=True)
-                    time.sleep(alive)  # a file tells nobody that it grows
+            sys.stdout.flush()
+            place, alive = 0, True
+            while alive:
+                alive = process.is_alive()  # first: what it prints at its end is read too
+                while piece := os.pread(log.fileno(), 1 << 16, place):
+                    place += os.write(1, piece)
+                time.sleep(alive)  # a file tells nobody that it grows
             if process.exitcode:
                 raise SystemExit(1)
 
