@@ -171,7 +171,7 @@ def read_secret(variable: str, file: str | None, setting: str) -> str | None:
     path = expanded(file)
     try:
         if path.stat().st_mode & 0o077:
-            raise ConfigError(f"{path}: others can read the password", hint=f"chmod 600 {path}")
+            raise ConfigError(f"{setting}: {path}: others can read the password", hint=f"chmod 600 {path}")
         lines = read_limited(path).decode("utf-8").splitlines()
     except OSError as error:
         raise ConfigError(f"{setting}: {path}: {error.strerror}") from None

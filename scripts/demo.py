@@ -55,13 +55,13 @@ class Part:
 
 
 PARTS = {
-    "accounts": Part("a cluster, two accounts, a container, the dashboard", 4, 15, "a GPU given and taken back"),
+    "accounts": Part("a cluster, two accounts, a container, the dashboard", 2, 15, "a GPU given and taken back"),
     "slurm": Part(
-        "a fair queue: GPUs by `gpu get`, `gpu run` and `gpu jupyter`, a place in it, and all of it taken away", 6, 0
+        "a fair queue: GPUs by `gpu get`, `gpu run` and `gpu jupyter`, a place in it, and all of it taken away", 5, 0
     ),
     "semester": Part("the end of a semester, and somebody who comes back", 2, 5),
     "adopt": Part("a cluster that people have set up by hand: read, put in order, taken over", 4, 0),
-    "images": Part("an image on all nodes, and one that is broken", 25, 25),
+    "images": Part("an image on all nodes, and one that is broken", 18, 18),
     "install": Part("an empty machine becomes a node, from a stick", 15, 15),
 }
 #: Those that light hosts can show.

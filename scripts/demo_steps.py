@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 
+#: What ends the demo besides Ctrl-C: somebody stops it, or closes the terminal.
+ENDS = (signal.SIGTERM, signal.SIGHUP)
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
 BOLD, CYAN, GREEN, RESET = ("\033[1m", "\033[36m", "\033[32m", "\033[0m")
 if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
@@ -29,7 +31,14 @@ def run(*command: str, check: bool = True, capture: bool = False, typed: str = "
     line = [Path(word).name if word == GPUADMIN else word for word in command]
     print(f"{CYAN}{typed or f'$ {shlex.join(line)}'}{RESET}", flush=True)
     if not capture:
-        subprocess.run(command, check=check)
+        with subprocess.Popen(command) as process:
+            try:
+                code = process.wait()
+            except KeyboardInterrupt:
+                process.wait()  # it was interrupted, too, and ends what it has begun
+                raise
+        if check and code:
+            raise subprocess.CalledProcessError(code, command)
         return ""
     done = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     print(done.stdout, end="", flush=True)
@@ -62,6 +71,9 @@ def behind(show: Callable[[], None]) -> Iterator[Callable[[], None]]:
     with TemporaryFile() as log:
 
         def alone() -> None:
+            for number in ENDS:
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in a script's background
             os.setpgid(0, 0)  # Ctrl-C is for the foreground, which passes it on
             os.nice(5)
             with Path(os.devnull).open() as nothing:
@@ -70,6 +82,7 @@ def behind(show: Callable[[], None]) -> Iterator[Callable[[], None]]:
                 os.dup2(log.fileno(), stream)
             show()
 
+        before = {number: signal.signal(number, signal.default_int_handler) for number in ENDS}
         process = multiprocessing.get_context("fork").Process(target=alone)
         process.start()
         os.setpgid(process.pid or 0, process.pid or 0)  # whichever of the two comes first
@@ -82,8 +95,9 @@ def behind(show: Callable[[], None]) -> Iterator[Callable[[], None]]:
                 while piece := os.pread(log.fileno(), 1 << 16, place):
                     place += os.write(1, piece)
                 time.sleep(alive)  # a file tells nobody that it grows
-            if process.exitcode:
-                raise SystemExit(1)
+            code = process.exitcode or 0
+            if code:
+                raise SystemExit(1 if code > 0 else f"the demo stopped: signal {-code} ended what ran behind")
 
         try:
             yield follow
@@ -91,3 +105,5 @@ def behind(show: Callable[[], None]) -> Iterator[Callable[[], None]]:
             if process.is_alive():
                 os.killpg(process.pid, signal.SIGINT)
             process.join()
+            for number, handler in before.items():
+                signal.signal(number, handler)

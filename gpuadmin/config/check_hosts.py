@@ -15,6 +15,8 @@ from gpuadmin.config.load import KNOWN_HOSTS, Site
 from gpuadmin.config.private_key import login_problem
 from gpuadmin.similar import did_you_mean
 
+_NEARLY = 0.85
+
 
 def of_inventory(inventory: Inventory) -> Iterator[Finding]:
     where = "inventory/hosts.yml"
@@ -30,7 +32,7 @@ def of_inventory(inventory: Inventory) -> Iterator[Finding]:
         names = ", ".join(host.name for host in golden)
         yield Finding("error", f"{where}: golden", f"holds {names}", "one node is golden; keep one of them")
     for host in inventory.hosts:
-        unknown, meant = not set(host.groups) & set(GROUPS), _meant(set(host.groups) - set(GROUPS))
+        unknown, meant = not set(host.groups) & set(GROUPS), _meant(host.groups)
         if unknown or meant:
             why = "in no group that gpuadmin knows" if unknown else "also in a group that gpuadmin does not know"
             yield Finding("warning", f"{where}: {host.name}", f"is {why}{meant}", f"groups: {', '.join(GROUPS)}")
@@ -70,8 +72,9 @@ def _group_slips(inventory: Inventory, where: str) -> Iterator[Finding]:
 
 def _meant(groups: Collection[str]) -> str:
     """Which group was meant where one has almost its name."""
-    for group in sorted(groups):
-        if close := did_you_mean(group, GROUPS):
+    for group in sorted({*groups} - {*GROUPS}):
+        # `monitr` is 0.92 of `monitor`; `gpu_a` below gpu is the site's own, and `old` is 0.67 of `golden`
+        if close := did_you_mean(group, {*GROUPS} - {*groups}, _NEARLY if {*groups} & {*GROUPS} else 0.6):
             return f": '{group}'; {close}"
     return ""
 

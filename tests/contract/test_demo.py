@@ -1,6 +1,8 @@
 """`make demo`: where its parts run, what it says of them, and that its end names nothing that its site has not."""
 
+import os
 import shlex
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -192,8 +194,8 @@ def test_images_are_made_while_the_rest_is_shown(
 
     def images(_light: bool) -> None:
         (tmp_path / "begun").touch()
-        demo.run("echo", "an image")
-        demo.expect(not fails, "it boots")
+        # pytest has taken this process's own print: a command writes
+        demo.run("sh", "-c", f"echo an image; echo a warning >&2; cat; nice; seq 20000; exit {int(fails)}")
 
     def adopt(_light: bool) -> None:
         demo.until((tmp_path / "begun").exists, "images have begun")
@@ -207,21 +209,34 @@ def test_images_are_made_while_the_rest_is_shown(
     said, _ = capfd.readouterr()
     assert said.index("✓ images have begun") < said.index("✓ adopt: done") < said.index("\nan image\n")
     assert ("✓ images: done" in said) != fails
+    printed = said[said.index("\nan image\n") :].splitlines()
+    assert printed[1:4] == ["an image", "a warning", str(min(19, os.nice(0) + 5))], "it reads nothing, and gives way"
+    assert printed[4:20004] == [str(number + 1) for number in range(20000)], "all of it, once"
 
 
-def test_what_is_made_meanwhile_ends_with_the_demo(demo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_killed_behind_is_named(demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    show_only(demo, monkeypatch, images=lambda _light: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(SystemExit, match="signal 9 ended what ran behind"):
+        demo.main()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_is_made_meanwhile_ends_with_the_demo(
+    demo: Any, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its command, which needs a second for that, as well."""
+
     def images(_light: bool) -> None:
-        try:
-            demo.run("sh", "-c", f"echo $$ >{tmp_path}/begun; exec sleep 1000")
-        finally:
-            (tmp_path / "ended").touch()
+        cleans = f"trap 'sleep 1; touch {tmp_path}/ended; exit 1' INT; echo $$ >{tmp_path}/begun"
+        demo.run("sh", "-c", f"{cleans}; timeout 60 sleep 60 & wait")
 
     def adopt(_light: bool) -> None:
         demo.until(lambda: (tmp_path / "begun").exists() and (tmp_path / "begun").read_text() != "", "it has begun")
-        raise KeyboardInterrupt
+        signal.raise_signal(number)
 
     show_only(demo, monkeypatch, adopt=adopt, images=images)
     with pytest.raises(SystemExit, match="stopped"):
         demo.in_words(demo.main)
     assert (tmp_path / "ended").exists()
     demo.until(lambda: not Path("/proc", (tmp_path / "begun").read_text().strip()).exists(), "its command has ended")
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

@@ -5,7 +5,7 @@ import re
 import pytest
 from rich.text import Text
 
-from gpuadmin.display import make_console, make_table, show_hosts, show_plan, show_table
+from gpuadmin.display import _fold, make_console, make_table, show_hosts, show_plan, show_table
 from gpuadmin.plan import Plan, PlanBuilder, Step
 from gpuadmin.progress import Progress
 from gpuadmin.report import alike, shortened
@@ -145,6 +145,12 @@ def test_a_table_without_a_terminal_is_as_wide_as_it_has_to_be(capsys: pytest.Ca
     assert all(line == line.rstrip() for line in lines)
     words = " ".join(lines).replace(",", " ").split()
     assert [name for name in many if name not in words] == [], "no name is broken or left out"
+
+
+@pytest.mark.parametrize("cell", ["x" * 59, "x y " * 15, "x " * 31, "김" * 30, "김 " * 21, ""])
+def test_a_cell_that_has_room_is_not_folded_and_another_is_as_rich_folds_it(cell: str) -> None:
+    console = make_console(json=False)
+    assert [one.plain for one in _fold(console, Text(cell), 60)] == [one.plain for one in Text(cell).wrap(console, 60)]
 
 
 def test_a_table_of_nothing_but_a_head(capsys: pytest.CaptureFixture[str]) -> None:

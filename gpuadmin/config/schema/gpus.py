@@ -19,7 +19,8 @@ def _check_cap(given: object, parse: ValidatorFunctionWrapHandler) -> object:
     try:
         return parse(given)
     except ValidationError:
-        raise ValueError("must be watts from 30 to 3000 (`500`), or watts by model (`{H100: 500}`)") from None
+        text = "must be watts from 30 to 3000 (`500`), or such watts by model (`{H100: 500}`)"
+        raise ValueError(f"{text}, not {str(given)[:60]}") from None
 
 
 class SelfService(Model):

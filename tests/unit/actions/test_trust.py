@@ -109,13 +109,16 @@ def test_a_name_that_cannot_be_resolved_is_to_be_corrected(cli: Cli, monkeypatch
         return [HostKey(one.name, one.address, one.port, problem=UNRESOLVED) for one in hosts]
 
     monkeypatch.setattr("gpuadmin.actions.trust.fetch_host_keys", fetch)
-    assert "correct the name in inventory/" in fail(cli, 4, "trust", "storage1", "--yes")
+    err = fail(cli, 4, "trust", "storage1", "--yes")
+    assert "Hint: correct the name in inventory/, or give ansible_host there; when they answer: run it again" in err
 
 
 def test_a_host_that_does_not_answer_keeps_its_key(answers: dict[str, tuple[str, str]], site: Path, cli: Cli) -> None:
     (site / "known_hosts").write_text(f"{OTHER}\n")
     answers["node1"] = ("ssh-ed25519", FIRST)
-    assert "node2: unreachable" in fail(cli, 4, "trust", "node1", "node2", "--yes")
+    err = fail(cli, 4, "trust", "node1", "node2", "--yes")
+    assert "node2: unreachable" in err
+    assert "Hint: when they answer: run it again" in err
     assert pinned(site) == {"ssh-ed25519": {FIRST}}
     assert pinned(site, "[127.0.0.1]:3") == {"ssh-ed25519": {SECOND}}
 

@@ -10,12 +10,14 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from gpuadmin.config.check import findings
 from gpuadmin.config.inventory import load_inventory
 from gpuadmin.config.load import find_site, load_settings, load_site
 from gpuadmin.config.reference import json_schemas, reference_page
 from gpuadmin.config.schema import Settings
+from gpuadmin.config.schema.timers import IdleShutdown
 from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.config.validate import GONE
 from gpuadmin.errors import ConfigError
@@ -457,6 +459,35 @@ def test_what_check_finds(site: Path, files: dict[str, str], level: str, where: 
     found = findings(load_site(str(site)), today=TODAY)
     assert [one for one in found if one.level == level and where in one.where and message in one.message], found
     assert all(one.hint for one in found)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["n1", "n2"], gpu_a=["n1"], gpus=["n2"], old=["s", "n1"])},
+        {"gpuadmin.yml": "name: x\nmail: {host: h, user: u, sender: a@example.org}\n"},
+        {
+            "gpuadmin.yml": "name: x\ntimers: {verbs: [drift]}\n"
+            "mail: {host: h, user: u, sender: a@example.org, password_file: /on/the/monitor/host}\n"
+        },
+    ],
+    ids=["groups of the site's own", "a password from the environment", "a password that the timers have"],
+)
+def test_what_check_lets_be(site: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (site / name).write_text(text)
+    found = [one.message for one in findings(load_site(str(site)), today=TODAY)]
+    assert [one for one in found if "does not know" in one or "mail.password" in one] == []
+
+
+@pytest.mark.parametrize("place", ["room 301, ü/김", "x" * 96, "x" * 97, "a\n", "a;b"])
+def test_a_place_to_switch_off_in_is_a_place(place: str) -> None:
+    when = {"when": "Fri 20:00", "nodes": 2, "place": place}
+    if len(place) > 96 or "\n" in place or ";" in place:
+        with pytest.raises(ValidationError):
+            IdleShutdown.model_validate(when)
+    else:
+        assert IdleShutdown.model_validate(when).place == place
 
 
 def test_a_password_does_not_lie_in_the_site(site: Path) -> None:
