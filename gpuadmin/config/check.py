@@ -249,6 +249,11 @@ def _timers(site: Site) -> Iterator[Finding]:
         yield Finding(
             "error", where, "shutdown is in one of `verbs` and `shutdown` alone", "say when, and how many nodes"
         )
+    if timers.shutdown is not None:
+        try:
+            site.inventory.limited(timers.shutdown.hosts, "timers.shutdown.hosts")
+        except ConfigError as error:
+            yield Finding("error", "gpuadmin.yml", error.message, error.hint or "name hosts or groups")
     if "power" in timers.verbs and (site.settings.slurm is None or not site.inventory.group("slurm")):
         yield Finding("error", where, "power switches on what the queue needs, and there is no queue", "take it out")
     if {"notify", "report"} & {*timers.verbs} and mail is None:

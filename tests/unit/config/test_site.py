@@ -244,6 +244,10 @@ CHECKS = {
         {"gpuadmin.yml": "name: x\ntimers: {verbs: [drift], shutdown: {when: Fri 20:00, nodes: 2}}\n"},
         "error", "gpuadmin.yml: timers", "alone",
     ),
+    "a host to switch off that is none": (
+        {"gpuadmin.yml": "name: x\ntimers: {verbs: [shutdown], shutdown: {when: Fri 20:00, nodes: 2, hosts: gpu9}}\n"},
+        "error", "gpuadmin.yml", "timers.shutdown.hosts gpu9: names no host of this site",
+    ),
     "nodes for a queue, and no queue": (
         {"gpuadmin.yml": "name: x\ntimers: {verbs: [power]}\n"}, "error", "gpuadmin.yml: timers", "there is no queue",
     ),
