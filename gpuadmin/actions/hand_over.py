@@ -21,6 +21,7 @@ from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.known_hosts import known_as, pinned_keys, read_known_hosts
 from gpuadmin.config.load import Site
 from gpuadmin.config.private_key import key_files
+from gpuadmin.config.schema.term import MAIL_PASSWORD
 from gpuadmin.console import echo
 from gpuadmin.desired.nodes import find_bmc
 from gpuadmin.display import styled
@@ -28,7 +29,7 @@ from gpuadmin.errors import ConfigError, ExitCode
 from gpuadmin.handover.items import IN_ORDER, MISSING, UNKNOWN, YOURS, Item
 from gpuadmin.handover.machine import aliases, own_units, repository, timers, variables
 from gpuadmin.handover.sealing import Secret, age, recipients, sealed, shown, write
-from gpuadmin.mail.smtp import PASSWORD_VARIABLE, read_password
+from gpuadmin.mail.smtp import read_password
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
@@ -138,9 +139,9 @@ def _kept(site: Site) -> Iterator[tuple[str, str, str, str, Any, Item]]:
         else Item("metrics secret", str(secret), IN_ORDER, "none, and no host needs one"),
     )  # fmt: skip
     mail = settings.mail
-    where = "no mail.user" if mail is None or mail.user is None else mail.password_file or PASSWORD_VARIABLE
-    if mail is not None and os.environ.get(PASSWORD_VARIABLE):
-        where = PASSWORD_VARIABLE
+    where = "no mail.user" if mail is None or mail.user is None else mail.password_file or MAIL_PASSWORD
+    if mail is not None and os.environ.get(MAIL_PASSWORD):
+        where = MAIL_PASSWORD
     yield (
         "SMTP password", "smtp_password", "a file outside of the site, which mail.password_file names", where,
         lambda: None if mail is None or not (found := read_password(mail)) else found.encode() + b"\n",

@@ -16,9 +16,9 @@ from gpuadmin.config.load import Parts, Site
 from gpuadmin.config.memory import WAY_OUT, recall
 from gpuadmin.config.schema import User
 from gpuadmin.config.schema.limits import any_amount
+from gpuadmin.config.schema.term import MAIL_PASSWORD
 from gpuadmin.errors import ConfigError
-from gpuadmin.mail.smtp import read_password
-from gpuadmin.reading import expanded
+from gpuadmin.reading import expanded, read_secret
 
 #: What is said of a site without limits, and the way out.
 NO_LIMITS = "one person can take all memory of a node, and then nobody can log in until it is power-cycled"
@@ -232,7 +232,7 @@ def _mail(site: Site) -> Iterator[Finding]:
             )
     if site.settings.timers is None and mail.password_file is not None:  # else the monitor host mails, and has it
         try:
-            read_password(mail)
+            read_secret(MAIL_PASSWORD, mail.password_file, "mail.password_file")
         except ConfigError as error:
             yield Finding("warning", "gpuadmin.yml", error.message, error.hint or "nobody is mailed without it")
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from gpuadmin.common.mail import smtp
 from gpuadmin.common.records.mail import MailServer
 from gpuadmin.config.schema import Mail
+from gpuadmin.config.schema.term import MAIL_PASSWORD
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.ledger import as_ours
 from gpuadmin.reading import expanded, read_limited, read_secret
-
-PASSWORD_VARIABLE = "GPUADMIN_SMTP_PASSWORD"
 
 
 def read_password(mail: Mail) -> str | None:
@@ -19,11 +18,11 @@ def read_password(mail: Mail) -> str | None:
     """
     if mail.user is None:
         return None
-    found = read_secret(PASSWORD_VARIABLE, mail.password_file, "mail.password_file")
+    found = read_secret(MAIL_PASSWORD, mail.password_file, "mail.password_file")
     if found is None:
         raise ConfigError(
             f"no password for {mail.user} on {mail.host}",
-            hint=f"set mail.password_file in gpuadmin.yml, or {PASSWORD_VARIABLE}",
+            hint=f"set mail.password_file in gpuadmin.yml, or {MAIL_PASSWORD}",
         )
     return found
 

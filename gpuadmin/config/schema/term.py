@@ -49,6 +49,10 @@ class Term(Model):
         return self
 
 
+#: The environment variable that comes before `mail.password_file`.
+MAIL_PASSWORD = "GPUADMIN_SMTP_PASSWORD"
+
+
 class Mail(Model):
     """How gpuadmin sends mail. The password is in a file outside the site, or in $GPUADMIN_SMTP_PASSWORD."""
 
