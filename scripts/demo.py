@@ -62,7 +62,7 @@ PARTS = {
     "semester": Part("the end of a semester, and somebody who comes back", 2, 5),
     "adopt": Part("a cluster that people have set up by hand: read, put in order, taken over", 4, 0),
     "images": Part("an image on all nodes, and one that is broken", 18, 18),
-    "install": Part("an empty machine becomes a node, from a stick", 15, 15),
+    "install": Part("an empty machine becomes a node, from a stick", 5, 5),
 }
 #: Those that light hosts can show.
 ON_LIGHT = frozenset({"accounts", "slurm", "semester", "adopt"})
