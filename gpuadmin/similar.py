@@ -5,8 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+#: How like a word is that is meant, and how like where it may as well be one of its own.
+LIKE, NEARLY = 0.6, 0.85
 
-def did_you_mean(word: str, known: Iterable[str], least: float = 0.6) -> str:
+
+def did_you_mean(word: str, known: Iterable[str], least: float = LIKE) -> str:
     """Given a word and the known ones, return `did you mean 'minji'?`, or nothing where none is like it.
 
     `least`: how like it one has to be, of 1.

@@ -199,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
         _require_directory()
         # https://no-color.org; None: click checks whether the output is a terminal
         color = False if os.environ.get("NO_COLOR") else None
-        with _signals_interrupt():
+        with signals_interrupt():
             result = cli.main(args=arguments, prog_name="gpuadmin", standalone_mode=False, color=color)
         sys.exit(result if isinstance(result, int) else 0)
     except click.exceptions.Exit as error:
@@ -227,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
 
 
 @contextmanager
-def _signals_interrupt() -> Iterator[None]:
+def signals_interrupt() -> Iterator[None]:
     """A signal that would end us interrupts as Ctrl-C does, so that what was begun is recorded; not one that whoever
     started us had us ignore (nohup).
     """

@@ -13,9 +13,7 @@ from gpuadmin.config.inventory import Inventory
 from gpuadmin.config.known_hosts import known_as, no_keys, pinned_keys, read_known_hosts
 from gpuadmin.config.load import KNOWN_HOSTS, Site
 from gpuadmin.config.private_key import login_problem
-from gpuadmin.similar import did_you_mean
-
-_NEARLY = 0.85
+from gpuadmin.similar import LIKE, NEARLY, did_you_mean
 
 
 def of_inventory(inventory: Inventory) -> Iterator[Finding]:
@@ -74,7 +72,7 @@ def _meant(groups: Collection[str]) -> str:
     """Which group was meant where one has almost its name."""
     for group in sorted({*groups} - {*GROUPS}):
         # `monitr` is 0.92 of `monitor`; `gpu_a` below gpu is the site's own, and `old` is 0.67 of `golden`
-        if close := did_you_mean(group, {*GROUPS} - {*groups}, _NEARLY if {*groups} & {*GROUPS} else 0.6):
+        if close := did_you_mean(group, {*GROUPS} - {*groups}, NEARLY if {*groups} & {*GROUPS} else LIKE):
             return f": '{group}'; {close}"
     return ""
 

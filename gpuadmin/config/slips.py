@@ -13,13 +13,13 @@ from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.config.yamlread import Fields
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
-from gpuadmin.similar import did_you_mean
+from gpuadmin.similar import NEARLY, did_you_mean
 
 # An inventory also holds what is Ansible's (`ansible_*`) and what an admin's own playbooks read, which gpuadmin cannot
 # know. So this is a warning, and only about a name that begins as gpuadmin's alone do, or that is one of gpuadmin's but
 # for a letter or two. Other prefixes of roles (`power_`, `backups_`) are everyday words, and others may use them.
 _OWN = ("gpuadmin_", "gpus_", "limits_")
-_NEARLY = 0.85  # `gpu_access` is 0.95 of `gpus_access`; `gpu_count` is 0.46 of `gpus`
+# NEARLY: `gpu_access` is 0.95 of `gpus_access`; `gpu_count` is 0.46 of `gpus`
 #: Those that each site has. `ansible_prot` is 0.92 of `ansible_port`; `ansible_ssh_host`, which is one, 0.86.
 _ANSIBLES, _ALMOST = ("ansible_host", "ansible_port", "ansible_user"), 0.9
 
@@ -41,11 +41,11 @@ def variable_slips(inventory: Path, given: Collection[str]) -> list[Finding]:
 def _meant(name: str, near: Collection[str]) -> bool:
     if name.startswith("ansible_"):
         return name not in _ANSIBLES and bool(did_you_mean(name, _ANSIBLES, _ALMOST))
-    return name.startswith(_OWN) or bool(did_you_mean(name, near, _NEARLY))
+    return name.startswith(_OWN) or bool(did_you_mean(name, near, NEARLY))
 
 
 def _hint(name: str, near: Collection[str]) -> str:
-    if guess := did_you_mean(name, (*near, *_ANSIBLES), _NEARLY):
+    if guess := did_you_mean(name, (*near, *_ANSIBLES), NEARLY):
         return guess
     known = sorted(one for one in near if one.split("_")[0] == name.split("_", maxsplit=1)[0])
     return f"it reads {', '.join(known)}"
