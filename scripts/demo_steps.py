@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 
-#: What ends the demo besides Ctrl-C: somebody stops it, or closes the terminal.
-ENDS = (signal.SIGTERM, signal.SIGHUP)
+from gpuadmin.cli import signals_interrupt
+
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
 BOLD, CYAN, GREEN, RESET = ("\033[1m", "\033[36m", "\033[32m", "\033[0m")
 if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
@@ -68,11 +68,9 @@ def behind(show: Callable[[], None]) -> Iterator[Callable[[], None]]:
     Gives what prints all that it has printed, and waits for its end; it raises SystemExit where that failed. What runs
     at the end of the block is interrupted.
     """
-    with TemporaryFile() as log:
+    with TemporaryFile() as log, signals_interrupt():
 
         def alone() -> None:
-            for number in ENDS:
-                signal.signal(number, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in a script's background
             os.setpgid(0, 0)  # Ctrl-C is for the foreground, which passes it on
             os.nice(5)
@@ -82,7 +80,6 @@ def behind(show: Callable[[], None]) -> Iterator[Callable[[], None]]:
                 os.dup2(log.fileno(), stream)
             show()
 
-        before = {number: signal.signal(number, signal.default_int_handler) for number in ENDS}
         process = multiprocessing.get_context("fork").Process(target=alone)
         process.start()
         os.setpgid(process.pid or 0, process.pid or 0)  # whichever of the two comes first
@@ -94,7 +91,8 @@ def behind(show: Callable[[], None]) -> Iterator[Callable[[], None]]:
                 alive = process.is_alive()  # first: what it prints at its end is read too
                 while piece := os.pread(log.fileno(), 1 << 16, place):
                     place += os.write(1, piece)
-                time.sleep(alive)  # a file tells nobody that it grows
+                if alive:
+                    time.sleep(1)  # a file tells nobody that it grows
             code = process.exitcode or 0
             if code:
                 raise SystemExit(1 if code > 0 else f"the demo stopped: signal {-code} ended what ran behind")
@@ -105,5 +103,3 @@ def behind(show: Callable[[], None]) -> Iterator[Callable[[], None]]:
             if process.is_alive():
                 os.killpg(process.pid, signal.SIGINT)
             process.join()
-            for number, handler in before.items():
-                signal.signal(number, handler)

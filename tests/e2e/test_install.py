@@ -226,6 +226,7 @@ def test_what_was_installed_is_a_node(served: Cluster, tmp_path: Path) -> None:
         with served.settings(lambda text: f"{text}\ngpus: {{access: granted}}\nslurm: {{hours: 4}}\n"):
             served.gpuadmin("provision", "--yes")
             opens = ": </dev/nvidia0 && echo opened"
+            # refused is what is wanted, and its words are looked at
             assert "not permitted" in as_minji(served, bare, f"({opens}) 2>&1 || true")
             assert as_minji(served, bare, f"gpu run -- sh -c {shlex.quote(opens)}").endswith("opened\n")
 
