@@ -14,6 +14,7 @@ from gpuadmin.config.finding import Finding, nobody_in
 from gpuadmin.config.host_variables import LIMITS
 from gpuadmin.config.load import Parts, Site
 from gpuadmin.config.memory import WAY_OUT, recall
+from gpuadmin.config.private_key import ask_program
 from gpuadmin.config.schema import User
 from gpuadmin.config.schema.limits import any_amount
 from gpuadmin.config.schema.term import MAIL_PASSWORD
@@ -250,6 +251,10 @@ def _timers(site: Site) -> Iterator[Finding]:
             "error", where, "shutdown is in one of `verbs` and `shutdown` alone", "say when, and how many nodes"
         )
     if timers.shutdown is not None:
+        code, _, complaint = ask_program("systemd-analyze", "calendar", "--", timers.shutdown.when)
+        if code not in (0, None):  # a machine without systemd cannot tell, and the monitor host refuses it
+            why = complaint.strip().splitlines() or ["no such time"]
+            yield Finding("error", f"{where}.shutdown.when", why[0], "`Fri 20:00`, or what else systemd.time(7) has")
         try:
             site.inventory.limited(timers.shutdown.hosts, "timers.shutdown.hosts")
         except ConfigError as error:

@@ -43,7 +43,7 @@ def public_blob(named: str | None) -> str | None:
     """Given the path of a private key, return the public key's blob; None where it does not tell, or none is named."""
     if named is None:
         return None
-    code, output, _ = _asked("ssh-keygen", "-y", "-P", "", "-f", str(_expanded(named)))
+    code, output, _ = ask_program("ssh-keygen", "-y", "-P", "", "-f", str(_expanded(named)))
     try:
         words = output if code == 0 else read_limited(_expanded(f"{named}.pub"), _LARGEST).decode("utf-8", "replace")
         return words.split()[1]
@@ -80,7 +80,7 @@ def _problem(key: str, path: Path, raw: bytes, facts: os.stat_result) -> KeyProb
     if facts.st_uid == os.getuid() and facts.st_mode & 0o077:
         mode = stat.S_IMODE(facts.st_mode)
         return KeyProblem(key, f"is open to others (mode {mode:04o}), so ssh does not use it", f"chmod 600 {key}")
-    code, _, error = _asked("ssh-keygen", "-y", "-P", "", "-f", str(path))
+    code, _, error = ask_program("ssh-keygen", "-y", "-P", "", "-f", str(path))
     if code == 0 or code is None:
         return None
     if "incorrect passphrase" in error:
@@ -94,19 +94,19 @@ def _problem(key: str, path: Path, raw: bytes, facts: os.stat_result) -> KeyProb
 
 def _agent() -> set[str]:
     """The fingerprints of the keys that an ssh-agent has."""
-    code, output, _ = _asked("ssh-add", "-l") if os.environ.get("SSH_AUTH_SOCK") else (None, "", "")
+    code, output, _ = ask_program("ssh-add", "-l") if os.environ.get("SSH_AUTH_SOCK") else (None, "", "")
     return {line.split()[1] for line in output.splitlines() if len(line.split()) > 1} if code == 0 else set()
 
 
 def _fingerprint(path: Path) -> str | None:
     """The fingerprint of a key's file, or of the .pub beside it where the file itself does not tell."""
-    code, output, _ = _asked("ssh-keygen", "-l", "-f", str(path))
+    code, output, _ = ask_program("ssh-keygen", "-l", "-f", str(path))
     words = output.split()
     return words[1] if code == 0 and len(words) > 1 else None
 
 
-def _asked(*command: str) -> tuple[int | None, str, str]:
-    """The exit status of a program of OpenSSH's and what it printed; None if it did not end, or is not there."""
+def ask_program(*command: str) -> tuple[int | None, str, str]:
+    """The exit status of a program of this machine and what it printed; None if it did not end, or is not there."""
     try:
         done = subprocess.run(
             command,

@@ -27,25 +27,28 @@ _OLD_SSHD = '--customize-hook=sed -i /^PerSourcePenalties/d "$1/etc/ssh/sshd_con
 class Distribution:
     """Whose releases they are. `package`: what has the keys that it signs its archive with, in /usr/share/keyrings.
 
-    `mirror`: where its archive is; nothing where apt's own sources name it (`gpuadmin.lab.mirror`).
+    `mirror`: where its archive is; nothing where `gpuadmin.lab.mirror` says it.
     """
 
     name: str
     package: str
     keyring: str
     mirror: str | None = None
+    components: str = "main"
 
 
 _KEYRINGS = "/usr/share/keyrings"
 _DEBIAN = Distribution("Debian", "debian-archive-keyring", f"{_KEYRINGS}/debian-archive-keyring.gpg")
 _UBUNTU = Distribution(
-    "Ubuntu", "ubuntu-keyring", f"{_KEYRINGS}/ubuntu-archive-keyring.gpg", "http://archive.ubuntu.com/ubuntu"
+    "Ubuntu",
+    "ubuntu-keyring",
+    f"{_KEYRINGS}/ubuntu-archive-keyring.gpg",
+    "http://archive.ubuntu.com/ubuntu",
+    "main universe",
 )
 #: apt and AppArmor, which every server has, are not of priority `required` there, and Docker is in universe. The lab
 #: looks for the kernel's links where Debian has them, and masks generators itself.
 _OF_UBUNTU = (
-    f"--keyring={_UBUNTU.keyring}",  # guard: no other key that this machine trusts signs for Ubuntu -> "--quiet"
-    "--components=main,universe",
     "--include=apparmor,apt",
     _TMP,
     '--essential-hook=echo link_in_boot = no >"$1/etc/kernel-img.conf"',
@@ -76,6 +79,18 @@ class Release:
     def title(self) -> str:
         """What it is called."""
         return f"{self.distribution.name} {self.number}"
+
+    def source(self, mirror: str) -> str:
+        """Given a mirror of Debian, return the line of sources.list(5) by which packages of this release come."""
+        archive = self.distribution
+        words = (
+            "deb",
+            f"[signed-by={archive.keyring}]",  # guard: no other key that this machine trusts signs for an archive -> ""
+            archive.mirror or mirror,
+            self.suite,
+            archive.components,
+        )
+        return " ".join(words)
 
     def named(self, packages: Iterable[str]) -> tuple[str, ...]:
         """Given packages by their names in Debian's newest release, return them by their names in this one."""

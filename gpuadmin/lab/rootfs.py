@@ -80,13 +80,12 @@ def customize_hook(release: Release) -> str:
     return text.replace("@PACKAGES@", " ".join(release.named(downloaded_packages())))
 
 
-def mmdebstrap_command(directory: Path, mirror: str | None, release: Release, *, machines: bool = False) -> Command:
+def mmdebstrap_command(directory: Path, mirror: str, release: Release, *, machines: bool = False) -> Command:
     """Given a working directory and a mirror of Debian, return the command that makes root.tar.
 
-    `mirror`: None for mmdebstrap's default. `machines`: the root of virtual machines, which has more installed.
+    `machines`: the root of virtual machines, which has more installed.
     """
     installed = release.named((*INSTALLED, *(MACHINES if machines else ())))
-    mirror = release.distribution.mirror or mirror
     files = directory / "files.tar"
     downloads = (f"--customize-hook=download /boot/builder/{name} {directory / name}" for name in BUILDER_FILES)
     return (
@@ -104,7 +103,7 @@ def mmdebstrap_command(directory: Path, mirror: str | None, release: Release, *,
         *downloads,
         release.suite,
         str(directory / "root.tar"),
-        *((mirror,) if mirror else ()),
+        release.source(mirror),
     )
 
 

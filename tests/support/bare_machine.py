@@ -27,6 +27,7 @@ from gpuadmin.lab.light import host as light
 from gpuadmin.lab.mirror import mirror
 from gpuadmin.lab.progress import Progress
 from gpuadmin.lab.qmp import Qmp
+from gpuadmin.lab.releases import DEFAULT, RELEASES
 from tests.support.lab_cluster import Cluster
 
 MAC, DISK = "52:54:00:0a:0b:0c", "virtio-EMPTY"
@@ -46,7 +47,6 @@ PACKAGES = (
 SIGNED = ("grub-efi-amd64-signed", "shim-signed")
 #: OVMF that asks Secure Boot of what it boots, and its variables with Microsoft's keys: Debian's and Ubuntu's ovmf.
 SECURE = tuple(Path(f"/usr/share/OVMF/OVMF_{one}.fd") for one in ("CODE_4M.secboot", "VARS_4M.ms"))
-SUITE, KEYRING = "trixie", "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 def run(*command: object, text: str = "") -> str:
@@ -138,7 +138,7 @@ def download(target: Path) -> None:
     for directory in ("lists/partial", "archives/partial"):
         (target / "apt" / directory).mkdir(parents=True)
     sources = target / "apt/sources.list"
-    sources.write_text(f"deb [signed-by={KEYRING}] {mirror()} {SUITE} main\n")
+    sources.write_text(f"{RELEASES[DEFAULT].source(mirror())}\n")
     options = [
         word
         for one in (

@@ -226,14 +226,14 @@ def root_file_system() -> Path:
 
 def _make_root(cache: Path, target: Path) -> None:
     temporary = Path(tempfile.mkdtemp(prefix=".making-", dir=cache))
-    source = mirror()
+    release = RELEASES[DEFAULT]
     try:
         done = subprocess.run(
             (
                 "mmdebstrap", "--variant=minbase", f"--include={','.join(_PACKAGES)}", "--format=directory",
                 '--aptopt=APT::Install-Recommends "false"', f"--customize-hook={_CUSTOMIZE}",
                 *(f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("doc", "info", "locale", "man")),
-                RELEASES[DEFAULT].suite, str(temporary / "root"), *((source,) if source else ()),
+                release.suite, str(temporary / "root"), release.source(mirror()),
             ),
             capture_output=True, text=True, check=False,
         )  # fmt: skip

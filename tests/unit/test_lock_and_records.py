@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuadmin.actions.runs import outcome
 from gpuadmin.actions.runs import runs as show_all
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
 from gpuadmin.lock import HANDED_ON, site_lock
@@ -183,6 +184,13 @@ def test_an_id_is_in_one_piece_on_80_columns(
     out = capsys.readouterr().out
     assert one.id in out
     assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "looked"), [(["--check"], True), (["semester-end", "--preview"], True), (["--yes"], False)]
+)
+def test_what_changed_nothing_says_so(arguments: list[str], looked: bool) -> None:
+    assert outcome({"exit_code": 0, "arguments": arguments}).endswith(" (check)") == looked
 
 
 def test_only_runs_are_pruned_and_the_newest_stay(tmp_path: Path) -> None:

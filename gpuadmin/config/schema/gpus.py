@@ -111,7 +111,7 @@ class Gpus(Model):
         bool, Field(description="Whether nvidia-persistenced keeps the driver awake while nobody uses a GPU.")
     ] = True
     power_cap: Annotated[
-        Watts | dict[Text, Watts] | None,
+        Watts | dict[Annotated[Text, Field(min_length=1)], Watts] | None,
         WrapValidator(_check_cap),
         Field(
             description="How many watts each GPU may draw: for all, or by a part of the node's `gpu_model`, such as "

@@ -117,6 +117,7 @@ SETTINGS_MISTAKES = {
     "name: x\nhomes: {server: '-oProxyCommand=id'}\n": ["homes.server: '-oProxyCommand=id' is not a host name"],
     "name: x\ngpus: {driver: nvidia}\n": ["gpuadmin.yml:2: gpus.driver: ", "'repository' or 'elsewhere'"],
     "name: x\ngpus: {power_cap: 500W}\n": ["gpuadmin.yml:2: gpus.power_cap: must be watts from 30 to 3000 (`500`)"],
+    "name: x\ngpus: {power_cap: {'': 500}}\n": ["gpuadmin.yml:2: gpus.power_cap: must be watts from 30 to 3000"],
     "name: x\ngpus: {version: 570.10}\n": ["gpuadmin.yml:2: gpus.version: 570.1 is not a driver version in quotes"],
     "name: x\ngpus: {driver: repository}\n": ["gpus: ", "driver: repository needs repository with url and key"],
     "name: x\ngpus: {toolkit: repository}\n": ["gpus: ", "toolkit: repository needs toolkit_repository"],
@@ -247,6 +248,10 @@ CHECKS = {
     "a host to switch off that is none": (
         {"gpuadmin.yml": "name: x\ntimers: {verbs: [shutdown], shutdown: {when: Fri 20:00, nodes: 2, hosts: gpu9}}\n"},
         "error", "gpuadmin.yml", "timers.shutdown.hosts gpu9: names no host of this site",
+    ),
+    "a time to switch off at that systemd does not know": (
+        {"gpuadmin.yml": "name: x\ntimers: {verbs: [shutdown], shutdown: {when: Friday evening, nodes: 2}}\n"},
+        "error", "gpuadmin.yml: timers.shutdown.when", "'Friday evening'",
     ),
     "nodes for a queue, and no queue": (
         {"gpuadmin.yml": "name: x\ntimers: {verbs: [power]}\n"}, "error", "gpuadmin.yml: timers", "there is no queue",

@@ -184,13 +184,13 @@ def test_files_for_guests_have_their_modes(tmp_path: Path) -> None:
 
 def test_mmdebstrap_command() -> None:
     command = rootfs.mmdebstrap_command(Path("/w"), "http://m.example/debian", RELEASES["13"])
-    assert command[-3:] == ("trixie", "/w/root.tar", "http://m.example/debian")
-    assert rootfs.mmdebstrap_command(Path("/w"), None, RELEASES["13"])[-1] == "/w/root.tar"
+    source = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://m.example/debian trixie main"
+    assert command[-3:] == ("trixie", "/w/root.tar", source)
     hook = next(word for word in command if "useradd" in word)
     assert "@PACKAGES@" not in hook
     (includes,) = (word for word in command if word.startswith("--include="))
     assert "docker.io" not in includes
-    more = rootfs.mmdebstrap_command(Path("/w"), None, RELEASES["12"], machines=True)
+    more = rootfs.mmdebstrap_command(Path("/w"), "http://m.example/debian", RELEASES["12"], machines=True)
     assert any(word.startswith(f"{includes},") and ",docker.io," in word and "docker-cli" not in word for word in more)
     assert "docker.io" in hook
 
