@@ -174,7 +174,8 @@ def read_secret(variable: str, file: str | None, setting: str) -> str | None:
             raise ConfigError(f"{setting}: {path}: others can read the password", hint=f"chmod 600 {path}")
         lines = read_limited(path).decode("utf-8").splitlines()
     except OSError as error:
-        raise ConfigError(f"{setting}: {path}: {error.strerror}") from None
+        hint = f"write the password there (chmod 600), or set {variable}"
+        raise ConfigError(f"{setting}: {path}: {error.strerror}", hint=hint) from None
     except UnicodeDecodeError:
         raise ConfigError(f"{setting}: {path}: is not UTF-8") from None
     if len(lines) != 1 or not lines[0]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
+from types import FrameType
 
 from gpuadmin.cli import signals_interrupt
 
@@ -32,11 +33,19 @@ def run(*command: str, check: bool = True, capture: bool = False, typed: str = "
     print(f"{CYAN}{typed or f'$ {shlex.join(line)}'}{RESET}", flush=True)
     if not capture:
         with subprocess.Popen(command) as process:
+
+            def pass_on(number: int, _frame: FrameType | None) -> None:
+                process.send_signal(number)  # Ctrl-C and a closed terminal reach both of us, and `kill` one
+                raise KeyboardInterrupt
+
+            before = signal.signal(signal.SIGTERM, pass_on)
             try:
                 code = process.wait()
             except KeyboardInterrupt:
-                process.wait()  # it was interrupted, too, and ends what it has begun
+                process.wait()  # it ends what it has begun
                 raise
+            finally:
+                signal.signal(signal.SIGTERM, before)
         if check and code:
             raise subprocess.CalledProcessError(code, command)
         return ""

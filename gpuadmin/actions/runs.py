@@ -94,7 +94,7 @@ def outcome(run: Mapping[str, Any]) -> str:
     code = run["exit_code"]
     known = code in list(ExitCode)
     words = ExitCode(code).words if known else str(run["status"])
-    words += " (check)" if {"--check", "--preview"} & {*run["arguments"]} else ""
+    words += " (check)" if run["check"] and {"--check", "--preview"} & {*run["arguments"]} else ""
     return words + (", dismissed" if run.get("dismissed") else "")
 
 

@@ -27,8 +27,8 @@ def trust(options: Options, names: Sequence[str], *, replace: bool) -> int:
         if silent:
             echo(f"{len(silent)} of {counted(len(states), 'host')} did not succeed: {', '.join(silent)}", err=True)
             reasons = {name: states[name]["message"] or "" for name in silent}
-            ways = filter(None, [way_out(reasons), "when they answer: run it again"])
-            echo(f"Hint: {'; '.join(ways)}", err=True)
+            way = way_out(reasons)
+            echo(f"Hint: {f'{way}; then' if way else 'when they answer:'} run it again", err=True)
         return finish(session, ExitCode.HOST_UNREACHABLE if silent else ExitCode.DONE, {"hosts": states})
 
 

@@ -14,11 +14,11 @@ from gpuadmin.config.finding import Finding, nobody_in
 from gpuadmin.config.host_variables import LIMITS
 from gpuadmin.config.load import Parts, Site
 from gpuadmin.config.memory import WAY_OUT, recall
-from gpuadmin.config.private_key import ask_program
 from gpuadmin.config.schema import User
 from gpuadmin.config.schema.limits import any_amount
 from gpuadmin.config.schema.term import MAIL_PASSWORD
 from gpuadmin.errors import ConfigError
+from gpuadmin.local_programs import ask_program
 from gpuadmin.reading import expanded, read_secret
 
 #: What is said of a site without limits, and the way out.
@@ -231,11 +231,14 @@ def _mail(site: Site) -> Iterator[Finding]:
                 f"{file} is in the site, whose files are copied and put under version control",
                 "move it out, to ~/.config/gpuadmin/ for instance",
             )
-    if site.settings.timers is None and mail.password_file is not None:  # else the monitor host mails, and has it
+    timers = site.settings.timers
+    by_timers = timers is not None and {"idle", "notify", "report"} & {*timers.verbs}
+    # the monitor host has the file where it mails; alerts have its password from here
+    if mail.user is not None and mail.password_file is not None and (site.settings.metrics.mail_to or not by_timers):
         try:
             read_secret(MAIL_PASSWORD, mail.password_file, "mail.password_file")
         except ConfigError as error:
-            yield Finding("warning", "gpuadmin.yml", error.message, error.hint or "nobody is mailed without it")
+            yield Finding("warning", "gpuadmin.yml", error.message, error.hint or "correct that file")
 
 
 def _timers(site: Site) -> Iterator[Finding]:
@@ -251,14 +254,18 @@ def _timers(site: Site) -> Iterator[Finding]:
             "error", where, "shutdown is in one of `verbs` and `shutdown` alone", "say when, and how many nodes"
         )
     if timers.shutdown is not None:
-        code, _, complaint = ask_program("systemd-analyze", "calendar", "--", timers.shutdown.when)
-        if code not in (0, None):  # a machine without systemd cannot tell, and the monitor host refuses it
-            why = complaint.strip().splitlines() or ["no such time"]
+        done = ask_program("systemd-analyze", "calendar", "--", timers.shutdown.when)
+        # without systemd nobody can tell here, and the monitor host refuses it
+        if done is not None and done.returncode:
+            why = done.stderr.strip().splitlines() or ["no such time"]
             yield Finding("error", f"{where}.shutdown.when", why[0], "`Fri 20:00`, or what else systemd.time(7) has")
         try:
-            site.inventory.limited(timers.shutdown.hosts, "timers.shutdown.hosts")
+            named = site.inventory.limited(timers.shutdown.hosts, "timers.shutdown.hosts")
         except ConfigError as error:
-            yield Finding("error", "gpuadmin.yml", error.message, error.hint or "name hosts or groups")
+            yield Finding("error", "gpuadmin.yml", error.message, error.hint or "name nodes")
+        else:
+            if not any("gpu" in host.groups for host in named):
+                yield Finding("error", f"{where}.shutdown.hosts", "names no node", "name nodes: `gpu:!gpu1`")
     if "power" in timers.verbs and (site.settings.slurm is None or not site.inventory.group("slurm")):
         yield Finding("error", where, "power switches on what the queue needs, and there is no queue", "take it out")
     if {"notify", "report"} & {*timers.verbs} and mail is None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal
 
-from gpuadmin.common.text import listed
+from gpuadmin.common.text import counted, listed
 from gpuadmin.config.finding import Finding
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.inventory import Inventory
@@ -82,12 +82,8 @@ def of_known_hosts(site: Path, inventory: Inventory) -> Iterator[Finding]:
     for line in no_keys(text):
         yield Finding("error", f"known_hosts:{line}", "is not a host key, so ssh ignores it", "gpuadmin trust HOST")
     unknown = [host.name for host in inventory.hosts if not pinned_keys(text, known_as(host.address, host.port))]
-    if len(unknown) == 1:
-        yield Finding(
-            "warning", f"known_hosts: {unknown[0]}", "its ssh host key is not pinned", f"gpuadmin trust {unknown[0]}"
-        )
-    elif unknown:
-        message = f"the ssh host keys of {len(unknown)} hosts are not pinned: {listed(unknown)}"
+    if unknown:
+        message = f"the ssh host keys of {counted(len(unknown), 'host')} are not pinned: {listed(unknown)}"
         hint = "gpuadmin bootstrap pins them; on hosts that have the admin account: gpuadmin trust --all"
         yield Finding("warning", "known_hosts", message, hint)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError
+from gpuadmin.local_programs import ask_program
 from gpuadmin.reading import expanded, read_limited
 
 DEFAULTS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")  # what ssh tries where it is given none
 _LARGEST = 1 << 20  # bytes; a key of 16384 bits has 13,000
-_TIMEOUT = 10.0  # seconds; an agent on another machine may have gone
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,9 @@ def public_blob(named: str | None) -> str | None:
     """Given the path of a private key, return the public key's blob; None where it does not tell, or none is named."""
     if named is None:
         return None
-    code, output, _ = ask_program("ssh-keygen", "-y", "-P", "", "-f", str(_expanded(named)))
+    derived = _printed("ssh-keygen", "-y", "-P", "", "-f", str(_expanded(named)))
     try:
-        words = output if code == 0 else read_limited(_expanded(f"{named}.pub"), _LARGEST).decode("utf-8", "replace")
+        words = derived or read_limited(_expanded(f"{named}.pub"), _LARGEST).decode("utf-8", "replace")
         return words.split()[1]
     except (OSError, ConfigError, IndexError):
         return None
@@ -80,13 +79,13 @@ def _problem(key: str, path: Path, raw: bytes, facts: os.stat_result) -> KeyProb
     if facts.st_uid == os.getuid() and facts.st_mode & 0o077:
         mode = stat.S_IMODE(facts.st_mode)
         return KeyProblem(key, f"is open to others (mode {mode:04o}), so ssh does not use it", f"chmod 600 {key}")
-    code, _, error = ask_program("ssh-keygen", "-y", "-P", "", "-f", str(path))
-    if code == 0 or code is None:
+    done = ask_program("ssh-keygen", "-y", "-P", "", "-f", str(path))
+    if done is None or done.returncode == 0:
         return None
-    if "incorrect passphrase" in error:
+    if "incorrect passphrase" in done.stderr:
         hint = f"ssh-add {key}; or for gpuadmin a key without a passphrase: what runs by itself has nobody to ask"
         return KeyProblem(key, "has a passphrase, and no ssh-agent has it open", hint, sure=False)
-    reason = error.strip().rpartition(": ")[2] or "ssh-keygen does not say why"
+    reason = done.stderr.strip().rpartition(": ")[2] or "ssh-keygen does not say why"
     return KeyProblem(
         key, f"is not a private key that ssh can read ({reason})", "restore it, or make another: ssh-keygen -t ed25519"
     )
@@ -94,31 +93,20 @@ def _problem(key: str, path: Path, raw: bytes, facts: os.stat_result) -> KeyProb
 
 def _agent() -> set[str]:
     """The fingerprints of the keys that an ssh-agent has."""
-    code, output, _ = ask_program("ssh-add", "-l") if os.environ.get("SSH_AUTH_SOCK") else (None, "", "")
-    return {line.split()[1] for line in output.splitlines() if len(line.split()) > 1} if code == 0 else set()
+    printed = _printed("ssh-add", "-l") if os.environ.get("SSH_AUTH_SOCK") else ""
+    return {line.split()[1] for line in printed.splitlines() if len(line.split()) > 1}
 
 
 def _fingerprint(path: Path) -> str | None:
     """The fingerprint of a key's file, or of the .pub beside it where the file itself does not tell."""
-    code, output, _ = ask_program("ssh-keygen", "-l", "-f", str(path))
-    words = output.split()
-    return words[1] if code == 0 and len(words) > 1 else None
+    words = _printed("ssh-keygen", "-l", "-f", str(path)).split()
+    return words[1] if len(words) > 1 else None
 
 
-def ask_program(*command: str) -> tuple[int | None, str, str]:
-    """The exit status of a program of this machine and what it printed; None if it did not end, or is not there."""
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=_TIMEOUT,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None, "", ""
-    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+def _printed(*command: str) -> str:
+    """What a program of OpenSSH's prints; nothing where it fails."""
+    done = ask_program(*command)
+    return done.stdout if done is not None and done.returncode == 0 else ""
 
 
 def _expanded(key: str) -> Path:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import socket
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -16,9 +14,9 @@ from gpuadmin.config.hosts_file import HOSTS_FILE
 from gpuadmin.config.inventory import Host
 from gpuadmin.errors import ConfigError
 from gpuadmin.handover.items import IN_ORDER, MISSING, UNKNOWN, YOURS, Item
+from gpuadmin.local_programs import ask_program
 from gpuadmin.reading import expanded, read_limited
 
-_SECONDS = 10.0
 _UNITS = ("/etc/systemd/system", "/etc/systemd/user")
 #: Where macOS looks for what it starts by itself.
 _LAUNCHD = ("~/Library/LaunchAgents", "/Library/LaunchAgents", "/Library/LaunchDaemons")
@@ -30,29 +28,16 @@ _LOGIN, _QUERY = re.compile(r"(://)[^/\s]*@"), re.compile(r"(://[^?#]*)[?#].*", 
 _VARIABLES = re.compile(r"(GPUADMIN|ANSIBLE)_\w+")
 
 
-def _asked(*command: str) -> subprocess.CompletedProcess[str] | None:
-    """What a program says; None where there is none, or it hangs."""
-    if shutil.which(command[0]) is None:
-        return None
-    try:
-        return subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False,
-            stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
-        )  # fmt: skip
-    except (subprocess.TimeoutExpired, OSError):
-        return None
-
-
 def repository(site: Path) -> Iterator[Item]:
     """The site's git repository: whether all of it is committed and pushed, as far as this machine knows."""
     what = "repository"
     begin = f"git -C {site} init && git -C {site} add . && git -C {site} commit"
 
     def git(*words: str) -> str | None:
-        done = _asked("git", "-C", str(site), "-c", "core.fsmonitor=false", *words)
+        done = ask_program("git", "-C", str(site), "-c", "core.fsmonitor=false", *words)
         return done.stdout.strip() if done is not None and done.returncode == 0 else None
 
-    if _asked("git", "--version") is None:
+    if ask_program("git", "--version") is None:
         yield Item(what, str(site), UNKNOWN, "this machine has no git", "install git")
         return
     if git("rev-parse", "--is-inside-work-tree") != "true":
@@ -126,7 +111,7 @@ def timers(personal: Path, system: Sequence[str] = (*_UNITS, *_LAUNCHD, *_CRON))
     for path in _calling(map(expanded, system)):
         found = True
         yield Item("timer", str(path), YOURS, f"runs on {machine}", f"take it along if {machine} goes with you")
-    done = _asked("crontab", "-l")
+    done = ask_program("crontab", "-l")
     lines = [] if done is None else [line for line in done.stdout.splitlines() if _calls(line)]
     if lines:
         words = f"{counted(len(lines), 'line calls', 'lines call')} gpuadmin on {machine}, as you"
@@ -164,7 +149,7 @@ def aliases(hosts: Iterable[Host]) -> Iterator[Item]:
     for host in hosts:
         if host.local:
             continue
-        mine, plain = (_asked("ssh", *without, "-G", host.address) for without in ((), ("-F", "none")))
+        mine, plain = (ask_program("ssh", *without, "-G", host.address) for without in ((), ("-F", "none")))
         if mine is None or plain is None or mine.returncode or plain.returncode:
             silent.append(host.name)
             continue

@@ -220,6 +220,15 @@ def test_what_is_killed_behind_is_named(demo: Any, monkeypatch: pytest.MonkeyPat
         demo.main()
 
 
+def test_kill_ends_the_command_that_is_shown(demo: Any, tmp_path: Path) -> None:
+    """It reaches the demo alone: Ctrl-C goes to the command, too."""
+    cleans = f"trap 'touch {tmp_path}/ended; exit 1' TERM"
+    with pytest.raises(KeyboardInterrupt):
+        demo.run("sh", "-c", f"{cleans}; kill {os.getpid()}; timeout 20 sleep 20 & wait")
+    assert (tmp_path / "ended").exists()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_what_is_made_meanwhile_ends_with_the_demo(
     demo: Any, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -187,10 +187,16 @@ def test_an_id_is_in_one_piece_on_80_columns(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "looked"), [(["--check"], True), (["semester-end", "--preview"], True), (["--yes"], False)]
+    ("arguments", "check", "words"),
+    [
+        (["drift", "--check"], True, "done (check)"),
+        (["notify", "--preview"], True, "done (check)"),
+        (["drift"], True, "done"),  # a look, which is no check
+        (["run", "gpu1", "--", "program", "--check"], False, "done"),
+    ],
 )
-def test_what_changed_nothing_says_so(arguments: list[str], looked: bool) -> None:
-    assert outcome({"exit_code": 0, "arguments": arguments}).endswith(" (check)") == looked
+def test_what_changed_nothing_says_so(arguments: list[str], check: bool, words: str) -> None:
+    assert outcome({"exit_code": 0, "arguments": arguments, "check": check}) == words
 
 
 def test_only_runs_are_pruned_and_the_newest_stay(tmp_path: Path) -> None:

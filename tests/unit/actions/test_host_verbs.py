@@ -1,6 +1,7 @@
 """ssh, run and bootstrap: what ssh and Ansible are asked, what is shown, recorded and refused."""
 
 import json
+import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -433,6 +434,19 @@ def test_bootstrap_without_a_public_key(
     code, _, err = cli("bootstrap", "node1", "--yes")
     assert code == 2
     assert words in err
+    assert ansible.asked == []
+
+
+def test_bootstrap_wants_the_public_key_of_a_private_one(
+    ansible: Ansible, cli: Cli, keys: dict[str, str], site: Path
+) -> None:
+    (site / "key.pub").unlink()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", site / "key"], check=True)
+    (site / "key.pub").unlink()
+    code, _, err = cli("bootstrap", "node1", "--yes")
+    assert code == 2
+    assert "key.pub: no such file" in err
+    assert "ssh-keygen -y -f KEY" in err
     assert ansible.asked == []
 
 

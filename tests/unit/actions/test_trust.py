@@ -110,7 +110,7 @@ def test_a_name_that_cannot_be_resolved_is_to_be_corrected(cli: Cli, monkeypatch
 
     monkeypatch.setattr("gpuadmin.actions.trust.fetch_host_keys", fetch)
     err = fail(cli, 4, "trust", "storage1", "--yes")
-    assert "Hint: correct the name in inventory/, or give ansible_host there; when they answer: run it again" in err
+    assert "Hint: correct the name in inventory/, or give ansible_host there; then run it again" in err
 
 
 def test_a_host_that_does_not_answer_keeps_its_key(answers: dict[str, tuple[str, str]], site: Path, cli: Cli) -> None:

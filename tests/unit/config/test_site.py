@@ -17,6 +17,7 @@ from gpuadmin.config.inventory import load_inventory
 from gpuadmin.config.load import find_site, load_settings, load_site
 from gpuadmin.config.reference import json_schemas, reference_page
 from gpuadmin.config.schema import Settings
+from gpuadmin.config.schema.term import MAIL_PASSWORD
 from gpuadmin.config.schema.timers import IdleShutdown
 from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.config.validate import GONE
@@ -249,9 +250,11 @@ CHECKS = {
         {"gpuadmin.yml": "name: x\ntimers: {verbs: [shutdown], shutdown: {when: Fri 20:00, nodes: 2, hosts: gpu9}}\n"},
         "error", "gpuadmin.yml", "timers.shutdown.hosts gpu9: names no host of this site",
     ),
-    "a time to switch off at that systemd does not know": (
-        {"gpuadmin.yml": "name: x\ntimers: {verbs: [shutdown], shutdown: {when: Friday evening, nodes: 2}}\n"},
-        "error", "gpuadmin.yml: timers.shutdown.when", "'Friday evening'",
+    "a host to switch off that is no node": (
+        {
+            "gpuadmin.yml": "name: x\ntimers: {verbs: [shutdown], shutdown: {when: Fri, nodes: 2, hosts: storage}}\n"
+        },
+        "error", "gpuadmin.yml: timers.shutdown.hosts", "names no node",
     ),
     "nodes for a queue, and no queue": (
         {"gpuadmin.yml": "name: x\ntimers: {verbs: [power]}\n"}, "error", "gpuadmin.yml: timers", "there is no queue",
@@ -471,22 +474,49 @@ def test_what_check_finds(site: Path, files: dict[str, str], level: str, where: 
 
 
 @pytest.mark.parametrize(
-    "files",
+    "own",
     [
-        {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["n1", "n2"], gpu_a=["n1"], gpus=["n2"], old=["s", "n1"])},
-        {"gpuadmin.yml": "name: x\nmail: {host: h, user: u, sender: a@example.org}\n"},
-        {
-            "gpuadmin.yml": "name: x\ntimers: {verbs: [drift]}\n"
-            "mail: {host: h, user: u, sender: a@example.org, password_file: /on/the/monitor/host}\n"
-        },
+        {"storage": ["s"], "gpu": ["n1", "n2"], "gpu_a": ["n1"], "old": ["s", "n1"]},
+        {"storage": ["s"], "gpu": ["n1", "n2"], "gpu_a": ["n1"], "gpus": ["n2"]},
     ],
-    ids=["groups of the site's own", "a password from the environment", "a password that the timers have"],
 )
-def test_what_check_lets_be(site: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (site / name).write_text(text)
-    found = [one.message for one in findings(load_site(str(site)), today=TODAY)]
-    assert [one for one in found if "does not know" in one or "mail.password" in one] == []
+def test_groups_of_the_sites_own_are_let_be(site: Path, own: dict[str, list[str]]) -> None:
+    (site / "inventory/hosts.yml").write_text(hosts_yml(**own))
+    assert not any("does not know" in one.message for one in findings(load_site(str(site)), today=TODAY))
+
+
+@pytest.mark.parametrize(
+    ("verbs", "alerts", "user", "environment", "looked"),
+    [
+        ("drift", False, True, "", True),
+        ("drift", False, True, "x", False),
+        ("drift", False, False, "", False),
+        ("notify", False, True, "", False),
+        ("notify", True, True, "", True),
+    ],
+)
+def test_a_mail_password_is_looked_for_where_this_machine_needs_it(
+    site: Path, verbs: str, alerts: bool, user: bool, environment: str, looked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Timers that mail have a file of the monitor host's; alerts have the password from here."""
+    monkeypatch.setenv(MAIL_PASSWORD, environment)
+    mail = {"host": "h", "sender": "a@example.org", "password_file": "/no/such", **({"user": "u"} if user else {})}
+    metrics = {"mail_to": ["a@example.org"] if alerts else []}
+    settings = {"name": "x", "mail": mail, "timers": {"verbs": [verbs]}, "metrics": metrics}
+    (site / "gpuadmin.yml").write_text(json.dumps(settings))
+    found = [one for one in findings(load_site(str(site)), today=TODAY) if "mail.password_file" in one.message]
+    assert len(found) == looked
+    assert all(one.hint == f"write the password there (chmod 600), or set {MAIL_PASSWORD}" for one in found)
+
+
+@pytest.mark.needs("systemd-analyze")
+def test_a_time_that_systemd_does_not_know_is_found(site: Path) -> None:
+    text = "name: x\ntimers: {{verbs: [shutdown], shutdown: {{when: {}, nodes: 2}}}}\n"
+    known = {}
+    for when in ("Friday evening", "Fri 20:00"):
+        (site / "gpuadmin.yml").write_text(text.format(when))
+        known[when] = not any("shutdown.when" in one.where for one in findings(load_site(str(site)), today=TODAY))
+    assert known == {"Friday evening": False, "Fri 20:00": True}
 
 
 @pytest.mark.parametrize("place", ["room 301, ü/김", "x" * 96, "x" * 97, "a\n", "a;b"])

@@ -93,7 +93,7 @@ def test_timers_that_call_gpuadmin(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (system / "other.service.d").mkdir()
     (system / "other.service.d/own.conf").write_text("[Service]\nExecStart=gpuadmin status\n")
     cron.write_text("# gpuadmin\n0 9 * * * kim PASSWORD=s3cret gpuadmin status\n")
-    monkeypatch.setattr(machine, "_asked", lambda *command: None)
+    monkeypatch.setattr(machine, "ask_program", lambda *command: None)
     items = list(timers(own, (str(system), str(cron), str(tmp_path / "none"))))
     assert [(one.state, Path(one.where).name) for one in items] == [
         (YOURS, "gpuadmin-notify-x-1.service"), (YOURS, "long.service"), (YOURS, "own.conf"), (YOURS, "crontab"),
@@ -119,7 +119,7 @@ def test_hosts_that_only_your_settings_reach(monkeypatch: pytest.MonkeyPatch) ->
         text = text.replace("port 22", "port 2200") if mine and address == "gpu3" else text
         return subprocess.CompletedProcess(command, 255 if address == "odd" else 0, text, "")
 
-    monkeypatch.setattr(machine, "_asked", asked)
+    monkeypatch.setattr(machine, "ask_program", asked)
     hosts = [Host("gpu1", ()), Host("gpu2", ()), Host("gpu3", (), {"ansible_port": 22}), Host("odd", ())]
     assert [(one.state, one.words) for one in aliases(hosts)] == [
         (YOURS, "ssh takes hostname from your own settings for gpu1"),
