@@ -55,7 +55,7 @@ class Part:
 
 
 PARTS = {
-    "accounts": Part("a cluster, two accounts, a container, the dashboard", 2, 15, "a GPU given and taken back"),
+    "accounts": Part("a cluster, two accounts, a container, the dashboard", 2, 18, "a GPU given and taken back"),
     "slurm": Part(
         "a fair queue: GPUs by `gpu get`, `gpu run` and `gpu jupyter`, a place in it, and all of it taken away", 5, 0
     ),

@@ -19,9 +19,8 @@ from gpuadmin.similar import NEARLY, did_you_mean
 # know. So this is a warning, and only about a name that begins as gpuadmin's alone do, or that is one of gpuadmin's but
 # for a letter or two. Other prefixes of roles (`power_`, `backups_`) are everyday words, and others may use them.
 _OWN = ("gpuadmin_", "gpus_", "limits_")
-# NEARLY: `gpu_access` is 0.95 of `gpus_access`; `gpu_count` is 0.46 of `gpus`
-#: Those that each site has. `ansible_prot` is 0.92 of `ansible_port`; `ansible_ssh_host`, which is one, 0.86.
-_ANSIBLES, _ALMOST = ("ansible_host", "ansible_port", "ansible_user"), 0.9
+#: Those that each site has.
+_ANSIBLES = ("ansible_host", "ansible_port", "ansible_user")
 
 
 def variable_slips(inventory: Path, given: Collection[str]) -> list[Finding]:
@@ -40,7 +39,7 @@ def variable_slips(inventory: Path, given: Collection[str]) -> list[Finding]:
 
 def _meant(name: str, near: Collection[str]) -> bool:
     if name.startswith("ansible_"):
-        return name not in _ANSIBLES and bool(did_you_mean(name, _ANSIBLES, _ALMOST))
+        return name not in _ANSIBLES and bool(did_you_mean(name, _ANSIBLES, NEARLY))
     return name.startswith(_OWN) or bool(did_you_mean(name, near, NEARLY))
 
 

@@ -73,6 +73,12 @@ def test_every_row_of_the_invariants_names_what_holds_it() -> None:
     assert [row for row in rows if not quoted(row.split("|")[2])] == []
 
 
+def test_the_index_has_every_page() -> None:
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    pages = [path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md"]
+    assert [name for name in pages if f"({name}" not in index] == []
+
+
 def test_alerts_are_readable() -> None:
     assert "{{" not in (ROOT / "docs/monitoring.md").read_text(), "a template of Prometheus's"
 

@@ -194,7 +194,7 @@ class Machine:
     from its disk at every reboot. `power_cut` loses what is not on the disk. It has one card, in a network where DHCP
     answers; its ssh is at a port of this machine's. `kind`: bios, uefi, or secure: UEFI that boots only what is signed.
     With `network-` before that it has no stick, and one more card, in the network `lan`, from which it boots. `port`:
-    of the multicast group that is the network of virtual hosts, in which it has one more card then.
+    if given, it has one more card, in the virtual hosts' network, which is the multicast group at that port.
     """
 
     def __init__(self, directory: Path, stick: Path, kind: str, lan: str, port: int) -> None:
