@@ -30,6 +30,7 @@ from gpuadmin.errors import GpuadminError
 from gpuadmin.lab import accel, image, probe, state
 from gpuadmin.lab.light import gpus as light_gpus
 from gpuadmin.lab.progress import Progress
+from gpuadmin.lock import site_lock
 
 SITE = Path(os.environ.get("GPUADMIN_DEMO_SITE", "demo-site")).absolute()
 LAB = os.environ.get("GPUADMIN_DEMO_LAB", "demo")
@@ -401,6 +402,26 @@ def main() -> None:
     print(left_out, end="\n" if left_out else "")
 
 
+def run_alone() -> None:
+    """Show it while no other demo of this person does: from another checkout, too, it would set up the same hosts."""
+    place = TIMES.with_name(LAB)
+    place.mkdir(parents=True, exist_ok=True)
+    with site_lock(place, "make demo"):
+        refuse_others_hosts()
+        main()
+
+
+def refuse_others_hosts() -> None:
+    """Raise GpuadminError for hosts that another checkout has set up: they know people whom this one does not."""
+    for name, site in ((LAB, SITE), (MACHINES_LAB, MACHINES_SITE)):
+        lab = state.load(name)
+        if lab and lab.site and (Path(lab.site) != site or not site.exists()):
+            raise GpuadminError(
+                f"the hosts of lab {name} belong to {lab.site}, which is another demo's or is gone",
+                hint=f"go on there, or remove them: {purge(name)}",
+            )
+
+
 def possible(parts: list[str], light: bool) -> tuple[list[str], str]:
     """Return the parts that this machine can show, and in words why the others are left out."""
     machine = probe.look()
@@ -629,4 +650,4 @@ def in_words(show: Callable[[], None]) -> None:
 
 
 if __name__ == "__main__":
-    in_words(main)
+    in_words(run_alone)

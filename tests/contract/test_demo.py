@@ -220,6 +220,35 @@ def test_what_is_killed_behind_is_named(demo: Any, monkeypatch: pytest.MonkeyPat
         demo.main()
 
 
+def test_one_demo_at_a_time_sets_up_its_hosts(
+    demo: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two checkouts have one lab."""
+    monkeypatch.setattr(demo, "main", lambda: demo.in_words(demo.run_alone))
+    with pytest.raises(SystemExit, match=r"(?s)the demo stopped: .* runs make demo since .*Hint: wait for that run"):
+        demo.in_words(demo.run_alone)
+    monkeypatch.setattr(demo, "main", lambda: print("shown"))
+    demo.in_words(demo.run_alone)
+    assert capsys.readouterr().out == "shown\n"
+
+
+@pytest.mark.parametrize(("place", "there"), [("demo-site", True), ("demo-site", False), ("other/demo-site", True)])
+def test_hosts_of_another_checkout_are_let_be(
+    demo: Any, place: str, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have people whom this one's site does not know, and would get another site's certificates."""
+    monkeypatch.setattr(demo, "main", lambda: None)
+    lab = SimpleNamespace(site=str(tmp_path / place))
+    monkeypatch.setattr(demo.state, "load", lambda name: lab if name == demo.LAB else None)
+    if there:
+        demo.SITE.mkdir()
+    if place == "demo-site" and there:
+        demo.in_words(demo.run_alone)
+    else:
+        with pytest.raises(SystemExit, match=rf"belong to {tmp_path}/{place}, .*\nHint: go on there, or remove them: "):
+            demo.in_words(demo.run_alone)
+
+
 def test_kill_ends_the_command_that_is_shown(demo: Any, tmp_path: Path) -> None:
     """It reaches the demo alone: Ctrl-C goes to the command, too."""
     cleans = f"trap 'touch {tmp_path}/ended; exit 1' TERM"

@@ -162,11 +162,24 @@ def test_a_refusal_of_apt_names_the_way_out(machine: Path) -> None:
     assert said[-1].startswith("Hint: as root: apt-get install --no-install-recommends python3 ")
 
 
+@pytest.mark.parametrize("distribution", ["debian", "ubuntu"])
+def test_no_package_is_asked_for_that_ubuntu_does_not_have(
+    distribution: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = load("system_packages")
+    monkeypatch.setattr(packages, "RELEASE", tmp_path / "os-release")
+    monkeypatch.setattr(packages, "_is_in_place", lambda _tool: False)
+    packages.RELEASE.write_text(f"NAME=x\nID={distribution}\n")
+    asked = {"chromium", "user-mode-linux"} & {*packages.missing_packages("test")}
+    assert len(asked) == (2 if distribution == "debian" else 0)
+
+
 @pytest.mark.parametrize("purpose", ["fast", "demo", "test"])
 def test_what_is_asked_for_without_python_is_what_python_would_ask_for(
     purpose: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages = load("system_packages")
+    monkeypatch.setattr(packages, "RELEASE", Path(os.devnull))
     monkeypatch.setattr(packages.probe, "look", able)
     monkeypatch.setattr(packages, "_is_in_place", lambda _tool: False)
     monkeypatch.setattr(packages.os, "geteuid", lambda: 0)

@@ -21,7 +21,7 @@ def disk(path: Path, *make: str) -> Path:
     return path
 
 
-@pytest.mark.needs("mkfs.ext4", "mkfs.xfs")
+@pytest.mark.needs("mkfs.ext4", "mkfs.xfs", "linux.uml")
 def test_the_kernel_holds_homes_to_amounts_and_lets_them_go(tmp_path: Path) -> None:
     ext4, xfs = ("mkfs.ext4", "-q", "-F"), ("mkfs.xfs", "-q", "-f")
     disks = {
