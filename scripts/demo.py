@@ -70,6 +70,8 @@ ON_LIGHT = frozenset({"accounts", "slurm", "semester", "adopt"})
 #: Those that have a cluster of their own there, and need none of what `accounts` makes.
 OWN_CLUSTER = frozenset({"adopt", "images", "install"})
 TIMES = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gpuadmin" / "demo.json"
+#: What is being shown: it is there after a demo that was stopped, too.
+SHOWING = TIMES.with_name(LAB) / "showing"
 PEOPLE = ("minji", "jiho")
 #: A file more in the inventory: the group of the host that has Prometheus.
 MONITOR = "monitor: {hosts: {storage1: {}}}"
@@ -392,7 +394,9 @@ def main() -> None:
     with ExitStack() as stack:
         for index, part in enumerate(parts):
             begun.setdefault(part, time.monotonic())
+            SHOWING.write_text(part)
             shows[part]()
+            SHOWING.unlink()
             rest = parts[index + 1 :]
             finished(part, light, time.monotonic() - begun[part], rest)
             if light and "images" in rest[1:] and "images" not in begun:
@@ -404,10 +408,10 @@ def main() -> None:
 
 def run_alone() -> None:
     """Show it while no other demo of this person does: from another checkout, too, it would set up the same hosts."""
-    place = TIMES.with_name(LAB)
-    place.mkdir(parents=True, exist_ok=True)
-    with site_lock(place, "make demo"):
+    SHOWING.parent.mkdir(parents=True, exist_ok=True)
+    with site_lock(SHOWING.parent, "make demo"):
         refuse_others_hosts()
+        leave_stopped()
         main()
 
 
@@ -420,6 +424,19 @@ def refuse_others_hosts() -> None:
                 f"the hosts of lab {name} belong to {lab.site}, which is another demo's or is gone",
                 hint=f"go on there, or remove them: {purge(name)}",
             )
+
+
+def leave_stopped() -> None:
+    """Remove the hosts of a part that was stopped in its middle, where it cannot go on; its sites are kept."""
+    part = SHOWING.read_text() if SHOWING.exists() else ""
+    grown = SITE.with_name(GROWN_LAB)
+    halves = {"slurm": (LAB, SITE), "semester": (LAB, SITE), "adopt": (GROWN_LAB, grown, demo_grown.find_own(grown))}
+    lab, *sites = halves.get(part, ("",))
+    if lab and state.load(lab):
+        title(f"The last demo was stopped while it showed {part}: its hosts are made anew")
+        run(GPUADMIN, "lab", "down", "--name", lab, "--purge")
+        for site in filter(Path.exists, sites):
+            site.rename(site.with_name(f"{site.name}-{time.strftime('%Y%m%d-%H%M%S')}"))
 
 
 def possible(parts: list[str], light: bool) -> tuple[list[str], str]:

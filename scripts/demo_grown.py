@@ -29,9 +29,14 @@ BY_HAND = {
 }
 
 
+def find_own(site: Path) -> Path:
+    """The site that the lab makes of itself: only its login is used."""
+    return site.with_name(f"{site.name}-lab")
+
+
 def show(lab: str, site: Path, gpus: int) -> None:
     """Run the part, given the names of its lab and of the site that `adopt` makes, and how many GPUs each node has."""
-    own = site.with_name(f"{site.name}-lab")  # the site that a lab makes of itself: only its login is used
+    own = find_own(site)
     grown = state.load(lab) is None
 
     def admin(host: str, command: str, typed: str = "") -> str:

@@ -22,6 +22,8 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(script, "SITE", tmp_path / "demo-site")
     monkeypatch.setattr(script, "TIMES", tmp_path / "times.json")
+    (tmp_path / "demo").mkdir()
+    monkeypatch.setattr(script, "SHOWING", tmp_path / "demo/showing")
     monkeypatch.setattr(script.state, "load", lambda _lab: None)
     monkeypatch.setattr(script.probe, "look", able)
     return script
@@ -247,6 +249,40 @@ def test_hosts_of_another_checkout_are_let_be(
     else:
         with pytest.raises(SystemExit, match=rf"belong to {tmp_path}/{place}, .*\nHint: go on there, or remove them: "):
             demo.in_words(demo.run_alone)
+
+
+@pytest.mark.parametrize(("part", "anew"), [("slurm", True), ("accounts", False), ("images", False), ("", False)])
+def test_hosts_that_a_stopped_part_cannot_go_on_with_are_made_anew(
+    demo: Any, part: str, anew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue whose jobs have GPUs, a reset under way. The site is put aside."""
+    ran: list[tuple[str, ...]] = []
+    monkeypatch.setattr(demo, "run", lambda *words: ran.append(words[1:]))
+    monkeypatch.setattr(demo.state, "load", lambda _lab: SimpleNamespace(site=None))
+    demo.SITE.mkdir()
+    (demo.SITE / "gpuadmin.yml").touch()
+    if part:
+        demo.SHOWING.write_text(part)
+    demo.leave_stopped()
+    assert ran == ([("lab", "down", "--name", "demo", "--purge")] if anew else [])
+    assert demo.SITE.exists() != anew
+    assert len(list(demo.SITE.parent.glob("demo-site*/gpuadmin.yml"))) == 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_part_that_was_stopped_is_remembered(demo: Any, fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def adopt(_light: bool) -> None:
+        if fails:
+            raise SystemExit(1)
+
+    show_only(demo, monkeypatch, adopt=adopt)
+    if fails:
+        with pytest.raises(SystemExit):
+            demo.main()
+        assert demo.SHOWING.read_text() == "adopt"
+    else:
+        demo.main()
+        assert not demo.SHOWING.exists()
 
 
 def test_kill_ends_the_command_that_is_shown(demo: Any, tmp_path: Path) -> None:
