@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -13,9 +14,12 @@ from gpuadmin.takeover.adoption.seen import Host
 _WHOM = re.compile(r"sudo for (.+) in /")
 
 
-def _number(line: str) -> int:
-    """The number of a public key, whatever is written behind it: the same on all hosts, at each look."""
-    return int.from_bytes(hashlib.sha256(line.split()[1].encode()).digest()[:4], "big")
+def _numbers(lines: Iterable[str]) -> list[int]:
+    """The numbers of public keys, whatever is written behind them: the same on all hosts, at each look. What a host
+    calls a key and is none has no number.
+    """
+    keys = [words[1] for line in lines if len(words := line.split()) > 1]
+    return sorted(int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big") for key in keys)
 
 
 def kept(host: Host) -> dict[str, Any]:
@@ -35,7 +39,7 @@ def kept(host: Host) -> dict[str, Any]:
         if keys is None
         else {
             name: {
-                "plain": sorted(_number(line) for line in one["plain"]),
+                "plain": _numbers(one["plain"]),
                 "options": [option["names"] for option in one["options"]],
                 "odd": one["odd"],
             }

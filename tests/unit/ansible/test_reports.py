@@ -24,7 +24,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.host import shutdown
 from ansible_collections.gpuadmin.node.plugins.module_utils.host import status as node_status
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import term_facts
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuadmin import privileges
@@ -484,6 +484,7 @@ def test_a_time_that_is_none(name: str, path: tuple[Any, ...], lie: str) -> None
 
 @settings(max_examples=250, deadline=None)
 @given(st.sampled_from(PLACES), ANYTHING, st.booleans())
+@example(("adoption", ("keys", "jiho", "plain")), [""], False)
 def test_a_lie_in_a_field_is_its_host_s_failure_and_no_other_s(place: tuple[str, Any], lie: Any, each: bool) -> None:
     name, path = place
     value = replaced(GOOD[name], path, lie)
