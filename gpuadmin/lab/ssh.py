@@ -40,6 +40,7 @@ def ssh_command(
     return (
         "ssh", "-F", "none", "-o", f"IdentityFile={file_word(identity)}", "-p", str(host.ssh_port),
         "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes",
+        "-o", "PreferredAuthentications=publickey",  # whose key is refused is not asked for a password: nobody has one
         # that a host closes the connection, as it does for a locked account, ssh says at INFO
         "-o", f"LogLevel={'ERROR' if batch else 'INFO'}",
         "-o", f"UserKnownHostsFile={file_word(lab.directory / 'known_hosts')}",

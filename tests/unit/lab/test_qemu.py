@@ -151,6 +151,7 @@ def test_ssh_command(lab: state.Lab) -> None:
     other = ssh.ssh_command(lab, host, login="minji", identity=Path("/keys/minji"))
     assert has(other, "-o", "IdentityFile=/keys/minji")
     assert other[-1] == "minji@127.0.0.1"
+    assert has(other, "-o", "PreferredAuthentications=publickey"), "a terminal would be asked for a password"
 
 
 def test_missing_tools_name_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
