@@ -6,6 +6,7 @@ import errno
 import os
 import platform
 import shlex
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -15,10 +16,12 @@ from typing import IO
 
 from gpuadmin.common.text import the_page
 from gpuadmin.errors import GpuadminError
+from gpuadmin.lab.paths import cache_directory, state_directory
 from gpuadmin.lab.programs import PACKAGES, missing_tools, search_path
 
 Command = tuple[str, ...]
 _FULL = os.strerror(errno.ENOSPC)
+_ROOM = 16 << 20  # bytes; whoever writes in blocks leaves a few
 
 
 def require_linux() -> None:
@@ -76,9 +79,10 @@ def run(
             _end_command(process)
         output = "" if log else _read_output(sink, begin)
     if status != 0:
-        if full := [line for line in (tail(log, 50) if log else output).splitlines() if _FULL in line]:
+        full = [line.strip() for line in (tail(log, 50) if log else output).splitlines() if _FULL in line]
+        if full or (full := _find_full()):
             raise GpuadminError(
-                f"a disk of this machine is full: {full[-1].strip()[:300]}",
+                f"a disk of this machine is full: {full[-1][:300]}",
                 hint="make room; the same again goes on from there",
             )
         if log:
@@ -90,6 +94,12 @@ def run(
             f"this command failed with status {status}:\n  {pasteable(command)}\n{output.strip()[-2000:]}"
         )
     return output
+
+
+def _find_full() -> list[str]:
+    """Places of the lab's without room: on a disk image that fails in other words, such as that a file is corrupt."""
+    places = [cache_directory(), state_directory(), Path(tempfile.gettempdir())]
+    return [f"{one} has no room" for one in places if one.exists() and shutil.disk_usage(one).free < _ROOM]
 
 
 def _read_output(file: IO[bytes], begin: int) -> str:

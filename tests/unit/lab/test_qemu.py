@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -178,6 +179,21 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
         full = "a disk of this machine is full: cp: error writing 'file3': No space left on device"
         assert caught.value.message == full
         assert caught.value.hint == "make room; the same again goes on from there"
+
+
+@pytest.mark.parametrize("free", [0, 1 << 30])
+def test_a_full_disk_is_named_where_a_command_has_other_words(
+    free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """apt, on a disk image whose file could not grow."""
+    monkeypatch.setattr(commands.shutil, "disk_usage", lambda _place: SimpleNamespace(free=free))
+    monkeypatch.setattr(commands, "cache_directory", lambda: tmp_path)
+    monkeypatch.setattr(commands, "state_directory", lambda: tmp_path / "none")
+    monkeypatch.setattr(commands.tempfile, "gettempdir", lambda: str(tmp_path))
+    with pytest.raises(GpuadminError) as caught:
+        commands.run(("sh", "-c", "echo E: The package cache file is corrupted; exit 100"))
+    full = f"a disk of this machine is full: {tmp_path} has no room"
+    assert (caught.value.message == full) == (free == 0)
 
 
 def test_of_a_command_with_a_log_the_error_has_the_end_and_the_log_has_it_all(tmp_path: Path) -> None:
