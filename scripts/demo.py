@@ -619,6 +619,11 @@ def removing() -> list[str]:
     return [purge(lab) for lab in (LAB, GROWN_LAB, MACHINES_LAB, INSTALL_LAB) if state.load(lab)]
 
 
+def ways_out() -> str:
+    """What to type where the same again does not go on, as after a full disk."""
+    return "".join(f"\nTo begin anew: {line}" for line in removing())
+
+
 def farewell(seconds: float) -> None:
     """Show what the cluster does now, and say what one can try on it: it is still up."""
     minji, jiho = PEOPLE
@@ -655,7 +660,7 @@ def in_words(show: Callable[[], None]) -> None:
     try:
         show()
     except subprocess.CalledProcessError as error:
-        raise SystemExit(f"the demo stopped: that command ended with {error.returncode}") from None
+        raise SystemExit(f"the demo stopped: that command ended with {error.returncode}{ways_out()}") from None
     except GpuadminError as error:
         raise SystemExit(
             f"the demo stopped: {error.message}" + (f"\nHint: {error.hint}" if error.hint else "")
@@ -663,7 +668,7 @@ def in_words(show: Callable[[], None]) -> None:
     except OSError as error:
         raise SystemExit(f"the demo stopped: {error.filename or 'this machine'}: {error.strerror}") from None
     except KeyboardInterrupt:
-        raise SystemExit("\nstopped" + "".join(f"\n{line} removes what is there" for line in removing())) from None
+        raise SystemExit(f"\nstopped{ways_out()}") from None
 
 
 if __name__ == "__main__":
