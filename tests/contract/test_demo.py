@@ -230,6 +230,7 @@ def test_one_demo_at_a_time_sets_up_its_hosts(
     demo: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two checkouts have one lab."""
+    monkeypatch.setattr(demo, "SHOWING", demo.SHOWING.parent / "not/there/showing")  # a person's first demo
     monkeypatch.setattr(demo, "main", lambda: demo.in_words(demo.run_alone))
     with pytest.raises(SystemExit, match=r"(?s)the demo stopped: .* runs make demo since .*Hint: wait for that run"):
         demo.in_words(demo.run_alone)
