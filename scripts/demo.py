@@ -26,6 +26,7 @@ from pathlib import Path
 import demo_grown
 from demo_steps import BOLD, CYAN, GPUADMIN, GREEN, RESET, behind, expect, run, title, until
 
+from gpuadmin.cli import signals_interrupt
 from gpuadmin.errors import GpuadminError
 from gpuadmin.lab import accel, image, probe, state
 from gpuadmin.lab.light import gpus as light_gpus
@@ -413,7 +414,7 @@ def run_alone() -> None:
     chosen(sys.argv[1:])  # a slip ends before any host does
     state.check_name(LAB)
     SHOWING.parent.mkdir(parents=True, exist_ok=True)
-    with site_lock(SHOWING.parent, "make demo"):
+    with site_lock(SHOWING.parent, "make demo"), signals_interrupt():
         refuse_others_hosts()
         leave_stopped()
         main()

@@ -307,6 +307,20 @@ def test_hosts_that_a_stopped_part_cannot_go_on_with_are_made_anew(
     demo.run_alone()  # there is nothing more to put aside
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_the_demo_ends_what_it_has_begun(demo: Any, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dashboard that it has opened; a GPU that it has given is taken back."""
+
+    def main() -> None:
+        assert signal.getsignal(number) is signal.default_int_handler
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(demo, "main", main)
+    with pytest.raises(SystemExit, match="stopped"):
+        demo.in_words(demo.run_alone)
+    assert signal.getsignal(number) == signal.SIG_DFL
+
+
 def test_a_slip_removes_no_hosts(demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     demo.SHOWING.write_text("slurm")
     monkeypatch.setattr(demo.sys, "argv", ["demo.py", "slum"])
@@ -359,6 +373,15 @@ def test_kill_ends_the_command_that_is_shown(demo: Any, tmp_path: Path) -> None:
         demo.run("sh", "-c", f"{cleans}; kill {os.getpid()}; timeout 20 sleep 20 & wait")
     assert (tmp_path / "ended").exists()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_what_the_demo_ignores_its_commands_ignore(demo: Any) -> None:
+    """`nohup make demo` outlives its terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        demo.run("sh", "-c", "kill -HUP $$")
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
