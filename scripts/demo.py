@@ -584,14 +584,14 @@ def dashboard() -> None:
     print(f"{CYAN}$ gpuadmin dashboard{RESET}", flush=True)
     with subprocess.Popen([GPUADMIN, "dashboard"], stdout=subprocess.PIPE, text=True) as opened:
         link = fingerprint = ""
-        for line in opened.stdout or ():
-            print(line, end="", flush=True)
-            text = line.strip()
-            link = text if text.startswith("https://") else link
-            fingerprint = text if re.fullmatch("([0-9A-F]{2}:){31}[0-9A-F]{2}", text) else fingerprint
-            if text.startswith("Ctrl-C"):
-                break
         try:
+            for line in opened.stdout or ():
+                print(line, end="", flush=True)
+                text = line.strip()
+                link = text if text.startswith("https://") else link
+                fingerprint = text if re.fullmatch("([0-9A-F]{2}:){31}[0-9A-F]{2}", text) else fingerprint
+                if text.startswith("Ctrl-C"):
+                    break
             expect(bool(link and fingerprint), "the admin has a link, good once")
             if shutil.which("chromium"):
                 from demo_page import picture

@@ -321,6 +321,24 @@ def test_what_ends_the_demo_ends_what_it_has_begun(demo: Any, number: int, monke
     assert signal.getsignal(number) == signal.SIG_DFL
 
 
+def test_the_dashboard_ends_with_the_demo(demo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kill` reaches the demo alone."""
+    gpuadmin = tmp_path / "gpuadmin"
+    gpuadmin.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\necho begun\nexec sleep 20\n")
+    gpuadmin.chmod(0o755)
+    monkeypatch.setattr(demo, "GPUADMIN", str(gpuadmin))
+    monkeypatch.setattr(demo, "main", demo.dashboard)
+
+    def show(text: str, **_how: object) -> None:
+        if text == "begun\n":
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(demo, "print", show, raising=False)
+    with pytest.raises(SystemExit, match="stopped"):
+        demo.in_words(demo.run_alone)
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
 def test_a_slip_removes_no_hosts(demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     demo.SHOWING.write_text("slurm")
     monkeypatch.setattr(demo.sys, "argv", ["demo.py", "slum"])
