@@ -9,8 +9,17 @@ from gpuadmin import local_programs
 from gpuadmin.local_programs import ask_program
 
 
-def test_what_a_program_says() -> None:
-    done = ask_program("sh", "-c", 'printf "\\377 $LC_ALL $GIT_OPTIONAL_LOCKS"; cat; exit 3')
+def test_what_a_program_says(tmp_path: Path) -> None:
+    typed = tmp_path / "typed"
+    typed.write_text("what somebody types")
+    mine = os.dup(0)
+    try:
+        with typed.open() as file:
+            os.dup2(file.fileno(), 0)
+        done = ask_program("sh", "-c", 'printf "\\377 $LC_ALL $GIT_OPTIONAL_LOCKS"; cat; exit 3')
+    finally:
+        os.dup2(mine, 0)
+        os.close(mine)
     assert done is not None
     assert (done.returncode, done.stdout) == (3, "\ufffd C 0")
 

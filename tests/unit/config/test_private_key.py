@@ -116,7 +116,7 @@ def test_a_key_of_somebody_else_s_is_no_matter_of_modes(tmp_path: Path, monkeypa
     assert key_problem(str(key)) is None
 
 
-def test_the_public_key_of_a_private_one(tmp_path: Path) -> None:
+def test_the_public_key_of_a_private_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The .pub beside it counts where it has a passphrase alone: it may be another's."""
     key, other = (Path(make_key(tmp_path / name)) for name in ("key", "other"))
     blob = key.with_suffix(".pub").read_text().split()[1]
@@ -130,6 +130,9 @@ def test_the_public_key_of_a_private_one(tmp_path: Path) -> None:
     locked.with_suffix(".pub").unlink()
     assert public_blob(str(locked)) is None
     assert public_blob(None) is None
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert public_blob(str(other)) is None
+    assert key_problem(str(other)) is None, "without OpenSSH nobody can tell"
 
 
 def test_check_tries_the_key(site: Path, cli: Cli, tmp_path: Path) -> None:

@@ -319,6 +319,10 @@ CHECKS = {
         {"gpuadmin.yml": "name: x\nmail: {host: h, user: u, sender: a@example.org, password_file: /no/such}\n"},
         "warning", "gpuadmin.yml", "mail.password_file: /no/such: No such file",
     ),
+    "one that is not pinned": (
+        {"known_hosts": "".join(f"{name} {public_key(name)}\n" for name in ("node1", "storage1"))},
+        "warning", "known_hosts", "of 1 host are not pinned: node2",
+    ),
     "no pinned key": ({}, "warning", "known_hosts", "of 3 hosts are not pinned: node1, node2, storage1"),
     "a server that is none": (
         {"gpuadmin.yml": "name: x\nhomes: {server: node1}\n"}, "error", "homes.server", "not a host of group storage",
