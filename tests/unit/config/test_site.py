@@ -320,7 +320,7 @@ CHECKS = {
         "warning", "gpuadmin.yml", "mail.password_file: /no/such: No such file",
     ),
     "one that is not pinned": (
-        {"known_hosts": "".join(f"{name} {public_key(name)}\n" for name in ("node1", "storage1"))},
+        {"known_hosts": "".join(f"{name} {public_key(name)}\n" for name in ("[127.0.0.1]:1", "[127.0.0.1]:2"))},
         "warning", "known_hosts", "of 1 host are not pinned: node2",
     ),
     "no pinned key": ({}, "warning", "known_hosts", "of 3 hosts are not pinned: node1, node2, storage1"),
