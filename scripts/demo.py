@@ -26,6 +26,7 @@ from pathlib import Path
 import demo_grown
 from demo_steps import BOLD, CYAN, GPUADMIN, GREEN, RESET, behind, expect, run, title, until
 
+from gpuadmin.cli import signals_interrupt
 from gpuadmin.errors import GpuadminError
 from gpuadmin.lab import accel, image, probe, state
 from gpuadmin.lab.light import gpus as light_gpus
@@ -71,7 +72,7 @@ ON_LIGHT = frozenset({"accounts", "slurm", "semester", "adopt"})
 OWN_CLUSTER = frozenset({"adopt", "images", "install"})
 TIMES = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gpuadmin" / "demo.json"
 #: What is being shown: it is there after a demo that was stopped, too.
-SHOWING = TIMES.with_name(LAB) / "showing"
+SHOWING = TIMES.parent / LAB / "showing"
 PEOPLE = ("minji", "jiho")
 #: A file more in the inventory: the group of the host that has Prometheus.
 MONITOR = "monitor: {hosts: {storage1: {}}}"
@@ -357,7 +358,8 @@ def finished(part: str, light: bool, seconds: float, rest: list[str]) -> None:
     if rest:
         print(
             f"Next: {', '.join(rest)}. To stop here: Ctrl-C. The cluster stays up, with its site in {SITE}; "
-            f"make demo PARTS={','.join(rest)} goes on later.",
+            f"make demo PARTS={','.join(rest)} goes on later, "
+            "on new hosts if a part was stopped in its middle.",
             flush=True,
         )
 
@@ -394,9 +396,10 @@ def main() -> None:
     with ExitStack() as stack:
         for index, part in enumerate(parts):
             begun.setdefault(part, time.monotonic())
+            SHOWING.parent.mkdir(parents=True, exist_ok=True)  # a cache, which anybody may empty meanwhile
             SHOWING.write_text(part)
             shows[part]()
-            SHOWING.unlink()
+            SHOWING.unlink(missing_ok=True)
             rest = parts[index + 1 :]
             finished(part, light, time.monotonic() - begun[part], rest)
             if light and "images" in rest[1:] and "images" not in begun:
@@ -408,8 +411,10 @@ def main() -> None:
 
 def run_alone() -> None:
     """Show it while no other demo of this person does: from another checkout, too, it would set up the same hosts."""
+    chosen(sys.argv[1:])  # a slip ends before any host does
+    state.check_name(LAB)
     SHOWING.parent.mkdir(parents=True, exist_ok=True)
-    with site_lock(SHOWING.parent, "make demo"):
+    with site_lock(SHOWING.parent, "make demo"), signals_interrupt():
         refuse_others_hosts()
         leave_stopped()
         main()
@@ -417,9 +422,10 @@ def run_alone() -> None:
 
 def refuse_others_hosts() -> None:
     """Raise GpuadminError for hosts that another checkout has set up: they know people whom this one does not."""
-    for name, site in ((LAB, SITE), (MACHINES_LAB, MACHINES_SITE)):
+    grown = demo_grown.find_own(SITE.with_name(GROWN_LAB))
+    for name, site in ((LAB, SITE), (MACHINES_LAB, MACHINES_SITE), (GROWN_LAB, grown)):
         lab = state.load(name)
-        if lab and lab.site and (Path(lab.site) != site or not site.exists()):
+        if lab and lab.site and (Path(lab.site).resolve() != site.resolve() or not site.exists()):
             raise GpuadminError(
                 f"the hosts of lab {name} belong to {lab.site}, which is another demo's or is gone",
                 hint=f"go on there, or remove them: {purge(name)}",
@@ -428,15 +434,17 @@ def refuse_others_hosts() -> None:
 
 def leave_stopped() -> None:
     """Remove the hosts of a part that was stopped in its middle, where it cannot go on; its sites are kept."""
-    part = SHOWING.read_text() if SHOWING.exists() else ""
+    part = SHOWING.read_text(errors="replace") if SHOWING.exists() else ""
     grown = SITE.with_name(GROWN_LAB)
     halves = {"slurm": (LAB, SITE), "semester": (LAB, SITE), "adopt": (GROWN_LAB, grown, demo_grown.find_own(grown))}
     lab, *sites = halves.get(part, ("",))
     if lab and state.load(lab):
         title(f"The last demo was stopped while it showed {part}: its hosts are made anew")
         run(GPUADMIN, "lab", "down", "--name", lab, "--purge")
-        for site in filter(Path.exists, sites):
-            site.rename(site.with_name(f"{site.name}-{time.strftime('%Y%m%d-%H%M%S')}"))
+    for site in filter(Path.exists, sites):  # also where somebody has removed the hosts: its settings are halves, too
+        aside = site.with_name(f"{site.name}-{time.strftime('%Y%m%d-%H%M%S')}")
+        site.rename(aside)
+        print(f"The site of the demo that was stopped is kept: {aside}", flush=True)
 
 
 def possible(parts: list[str], light: bool) -> tuple[list[str], str]:
@@ -576,14 +584,14 @@ def dashboard() -> None:
     print(f"{CYAN}$ gpuadmin dashboard{RESET}", flush=True)
     with subprocess.Popen([GPUADMIN, "dashboard"], stdout=subprocess.PIPE, text=True) as opened:
         link = fingerprint = ""
-        for line in opened.stdout or ():
-            print(line, end="", flush=True)
-            text = line.strip()
-            link = text if text.startswith("https://") else link
-            fingerprint = text if re.fullmatch("([0-9A-F]{2}:){31}[0-9A-F]{2}", text) else fingerprint
-            if text.startswith("Ctrl-C"):
-                break
         try:
+            for line in opened.stdout or ():
+                print(line, end="", flush=True)
+                text = line.strip()
+                link = text if text.startswith("https://") else link
+                fingerprint = text if re.fullmatch("([0-9A-F]{2}:){31}[0-9A-F]{2}", text) else fingerprint
+                if text.startswith("Ctrl-C"):
+                    break
             expect(bool(link and fingerprint), "the admin has a link, good once")
             if shutil.which("chromium"):
                 from demo_page import picture

@@ -32,20 +32,30 @@ def run(*command: str, check: bool = True, capture: bool = False, typed: str = "
     line = [Path(word).name if word == GPUADMIN else word for word in command]
     print(f"{CYAN}{typed or f'$ {shlex.join(line)}'}{RESET}", flush=True)
     if not capture:
-        with subprocess.Popen(command) as process:
+        early: list[int] = []  # signals that come before there is a process to wait for: it would be left behind
+        signals = [
+            one for one in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM) if signal.getsignal(one) != signal.SIG_IGN
+        ]
+        before = {one: signal.signal(one, lambda number, _frame: early.append(number)) for one in signals}
+        try:
+            with subprocess.Popen(command) as process:
 
-            def pass_on(number: int, _frame: FrameType | None) -> None:
-                process.send_signal(number)  # Ctrl-C and a closed terminal reach both of us, and `kill` one
-                raise KeyboardInterrupt
+                def pass_on(number: int, _frame: FrameType | None) -> None:
+                    process.send_signal(number)  # Ctrl-C and a closed terminal reach both of us, and `kill` one
+                    raise KeyboardInterrupt
 
-            before = signal.signal(signal.SIGTERM, pass_on)
-            try:
-                code = process.wait()
-            except KeyboardInterrupt:
-                process.wait()  # it ends what it has begun
-                raise
-            finally:
-                signal.signal(signal.SIGTERM, before)
+                try:
+                    for one, handler in before.items():
+                        signal.signal(one, pass_on if one == signal.SIGTERM else handler)
+                    for number in early:
+                        signal.raise_signal(number)
+                    code = process.wait()
+                except KeyboardInterrupt:
+                    process.wait()  # it ends what it has begun
+                    raise
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
         if check and code:
             raise subprocess.CalledProcessError(code, command)
         return ""

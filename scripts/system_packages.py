@@ -9,6 +9,7 @@ there is an environment: this imports the standard library, and of gpuadmin what
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -85,7 +86,8 @@ def missing_packages(purpose: str) -> list[str]:
     if purpose != "demo":
         wanted |= FAST_TOOLS | (ROOT_TOOLS if root or purpose == "test" else {})
     if purpose == "test":
-        absent = NOT_ON_UBUNTU if "\nID=ubuntu\n" in RELEASE.read_text() else ()
+        release = RELEASE.read_text() if RELEASE.exists() else ""
+        absent = NOT_ON_UBUNTU if re.search(r"""^ID=["']?ubuntu["']?$""", release, re.MULTILINE) else ()
         wanted |= {tool: package for tool, package in TEST_TOOLS.items() if tool not in absent}
     missing = (package for tool, package in wanted.items() if not _is_in_place(tool))
     return list(dict.fromkeys(name for packages in missing for name in packages.split()))

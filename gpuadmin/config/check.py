@@ -255,10 +255,13 @@ def _timers(site: Site) -> Iterator[Finding]:
         )
     if timers.shutdown is not None:
         done = ask_program("systemd-analyze", "calendar", "--", timers.shutdown.when)
-        # without systemd nobody can tell here, and the monitor host refuses it
-        if done is not None and done.returncode:
+        hint = "`Fri 20:00`, or what else systemd.time(7) has"
+        # without systemd, or with one that does not run, nobody can tell here, and the monitor host refuses it
+        if done is not None and done.returncode == 1:
             why = done.stderr.strip().splitlines() or ["no such time"]
-            yield Finding("error", f"{where}.shutdown.when", why[0], "`Fri 20:00`, or what else systemd.time(7) has")
+            yield Finding("error", f"{where}.shutdown.when", why[0], hint)
+        elif done is not None and "Next elapse: never" in done.stdout:
+            yield Finding("warning", f"{where}.shutdown.when", f"{timers.shutdown.when} does not come any more", hint)
         try:
             named = site.inventory.limited(timers.shutdown.hosts, "timers.shutdown.hosts")
         except ConfigError as error:

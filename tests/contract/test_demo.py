@@ -2,7 +2,10 @@
 
 import os
 import shlex
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +15,7 @@ import pytest
 
 from gpuadmin.lab.probe import Machine
 from tests.support.machine import able
-from tests.support.scripts import load
+from tests.support.scripts import ROOT, load
 
 
 @pytest.fixture
@@ -24,6 +27,7 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(script, "TIMES", tmp_path / "times.json")
     (tmp_path / "demo").mkdir()
     monkeypatch.setattr(script, "SHOWING", tmp_path / "demo/showing")
+    monkeypatch.setattr(script.sys, "argv", ["demo.py"])
     monkeypatch.setattr(script.state, "load", lambda _lab: None)
     monkeypatch.setattr(script.probe, "look", able)
     return script
@@ -226,6 +230,7 @@ def test_one_demo_at_a_time_sets_up_its_hosts(
     demo: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two checkouts have one lab."""
+    monkeypatch.setattr(demo, "SHOWING", demo.SHOWING.parent / "not/there/showing")  # a person's first demo
     monkeypatch.setattr(demo, "main", lambda: demo.in_words(demo.run_alone))
     with pytest.raises(SystemExit, match=r"(?s)the demo stopped: .* runs make demo since .*Hint: wait for that run"):
         demo.in_words(demo.run_alone)
@@ -234,39 +239,133 @@ def test_one_demo_at_a_time_sets_up_its_hosts(
     assert capsys.readouterr().out == "shown\n"
 
 
-@pytest.mark.parametrize(("place", "there"), [("demo-site", True), ("demo-site", False), ("other/demo-site", True)])
+@pytest.mark.parametrize(
+    ("name", "place", "there", "own"),
+    [
+        ("demo", "demo-site", True, True),
+        ("demo", "elsewhere/../demo-site", True, True),
+        ("demo", None, True, True),  # it has none yet
+        ("demo", "demo-site", False, False),
+        ("demo", "other/demo-site", True, False),
+        ("demo-images", "other/demo-site-images", True, False),
+        ("demo-grown", "other/demo-grown-lab", True, False),
+    ],
+)
 def test_hosts_of_another_checkout_are_let_be(
-    demo: Any, place: str, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    demo: Any, name: str, place: str | None, there: bool, own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They have people whom this one's site does not know, and would get another site's certificates."""
+    monkeypatch.setattr(demo, "MACHINES_SITE", tmp_path / "demo-site-images")
     monkeypatch.setattr(demo, "main", lambda: None)
-    lab = SimpleNamespace(site=str(tmp_path / place))
-    monkeypatch.setattr(demo.state, "load", lambda name: lab if name == demo.LAB else None)
-    if there:
-        demo.SITE.mkdir()
-    if place == "demo-site" and there:
+    monkeypatch.setattr(demo, "leave_stopped", lambda: None if own else pytest.fail("their hosts are removed"))
+    lab = SimpleNamespace(site=place and str(tmp_path / place))
+    monkeypatch.setattr(demo.state, "load", lambda asked: lab if asked == name else None)
+    for site in ("demo-site", "demo-site-images", "demo-grown-lab") if there else ():
+        (tmp_path / site).mkdir()
+    if own:
         demo.in_words(demo.run_alone)
     else:
-        with pytest.raises(SystemExit, match=rf"belong to {tmp_path}/{place}, .*\nHint: go on there, or remove them: "):
+        hint = rf"Hint: go on there, or remove them: .* --name {name} "
+        with pytest.raises(SystemExit, match=rf"belong to {tmp_path}/{place}, .*\n{hint}"):
             demo.in_words(demo.run_alone)
 
 
-@pytest.mark.parametrize(("part", "anew"), [("slurm", True), ("accounts", False), ("images", False), ("", False)])
+@pytest.mark.parametrize(
+    ("part", "lab", "sites"),
+    [
+        ("slurm", "demo", ["demo-site"]),
+        ("semester", "demo", ["demo-site"]),
+        ("adopt", "demo-grown", ["demo-grown", "demo-grown-lab"]),
+        ("accounts", "", []),
+        ("images", "", []),
+        ("\udcff", "", []),
+        ("", "", []),
+    ],
+)
+@pytest.mark.parametrize("up", [True, False])
 def test_hosts_that_a_stopped_part_cannot_go_on_with_are_made_anew(
-    demo: Any, part: str, anew: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A queue whose jobs have GPUs, a reset under way. The site is put aside."""
+    demo: Any, part: str, lab: str, sites: list[str], up: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """A queue whose jobs have GPUs, a reset under way. The site is put aside, also where the hosts are gone already."""
     ran: list[tuple[str, ...]] = []
     monkeypatch.setattr(demo, "run", lambda *words: ran.append(words[1:]))
-    monkeypatch.setattr(demo.state, "load", lambda _lab: SimpleNamespace(site=None))
-    demo.SITE.mkdir()
-    (demo.SITE / "gpuadmin.yml").touch()
+    monkeypatch.setattr(demo.state, "load", lambda name: SimpleNamespace(site=None) if up and name == lab else None)
+    monkeypatch.setattr(demo, "main", lambda: None)
+    everything = {"demo-site", "demo-grown", "demo-grown-lab"}
+    for site in everything:
+        (tmp_path / site).mkdir()
+        (tmp_path / site / "gpuadmin.yml").touch()
     if part:
-        demo.SHOWING.write_text(part)
-    demo.leave_stopped()
-    assert ran == ([("lab", "down", "--name", "demo", "--purge")] if anew else [])
-    assert demo.SITE.exists() != anew
-    assert len(list(demo.SITE.parent.glob("demo-site*/gpuadmin.yml"))) == 1
+        demo.SHOWING.write_text(part, errors="surrogateescape")
+    demo.run_alone()
+    assert ran == ([("lab", "down", "--name", lab, "--purge")] if lab and up else [])
+    assert {path.name for path in tmp_path.iterdir()} & everything == everything - {*sites}
+    kept = [line.partition("kept: ")[2] for line in capsys.readouterr().out.splitlines() if "kept: " in line]
+    assert len(kept) == len(sites)
+    assert all(Path(site, "gpuadmin.yml").exists() for site in kept)
+    demo.run_alone()  # there is nothing more to put aside
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_the_demo_ends_what_it_has_begun(demo: Any, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dashboard that it has opened; a GPU that it has given is taken back."""
+
+    def main() -> None:
+        assert signal.getsignal(number) is signal.default_int_handler
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(demo, "main", main)
+    with pytest.raises(SystemExit, match="stopped"):
+        demo.in_words(demo.run_alone)
+    assert signal.getsignal(number) == signal.SIG_DFL
+
+
+def test_the_dashboard_ends_with_the_demo(demo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kill` reaches the demo alone."""
+    gpuadmin = tmp_path / "gpuadmin"
+    gpuadmin.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\necho begun\nexec sleep 20\n")
+    gpuadmin.chmod(0o755)
+    monkeypatch.setattr(demo, "GPUADMIN", str(gpuadmin))
+    monkeypatch.setattr(demo, "main", demo.dashboard)
+
+    def show(text: str, **_how: object) -> None:
+        if text == "begun\n":
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(demo, "print", show, raising=False)
+    with pytest.raises(SystemExit, match="stopped"):
+        demo.in_words(demo.run_alone)
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+def test_a_slip_removes_no_hosts(demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    demo.SHOWING.write_text("slurm")
+    monkeypatch.setattr(demo.sys, "argv", ["demo.py", "slum"])
+    monkeypatch.setattr(demo, "run", lambda *words: pytest.fail(f"{words}"))
+    monkeypatch.setattr(demo.state, "load", lambda _lab: SimpleNamespace(site=None))
+    with pytest.raises(SystemExit, match="there is no slum"):
+        demo.in_words(demo.run_alone)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x"])
+def test_a_lab_s_name_that_is_none_is_refused_in_words(name: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        (sys.executable, ROOT / "scripts/demo.py"), capture_output=True, text=True, check=False,
+        env={**os.environ, "GPUADMIN_DEMO_LAB": name, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+    )  # fmt: skip
+    assert done.stderr.startswith(f"the demo stopped: {name!r} is not a lab name\nHint: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_script_runs_alone() -> None:
+    assert (ROOT / "scripts/demo.py").read_text().endswith("    in_words(run_alone)\n")
+
+
+def test_a_cache_that_is_emptied_meanwhile_stops_nothing(demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    show_only(demo, monkeypatch, adopt=lambda _light: shutil.rmtree(demo.SHOWING.parent))
+    demo.main()
+    assert not demo.SHOWING.exists()
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -292,6 +391,38 @@ def test_kill_ends_the_command_that_is_shown(demo: Any, tmp_path: Path) -> None:
         demo.run("sh", "-c", f"{cleans}; kill {os.getpid()}; timeout 20 sleep 20 & wait")
     assert (tmp_path / "ended").exists()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_what_the_demo_ignores_its_commands_ignore(demo: Any) -> None:
+    """`nohup make demo` outlives its terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        demo.run("sh", "-c", "kill -HUP $$")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_the_demo_while_a_command_begins_waits_for_it(
+    demo: Any, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Begun(subprocess.Popen[bytes]):
+        def __init__(self, command: tuple[str, ...]) -> None:
+            super().__init__(command)
+            demo.until((tmp_path / "begun").exists, "it has begun")
+            if number != signal.SIGTERM:
+                self.send_signal(number)
+            signal.raise_signal(number)
+
+    monkeypatch.setattr("demo_steps.subprocess.Popen", Begun)
+    cleans = f"trap 'sleep 1; touch {tmp_path}/ended; exit 1' INT TERM HUP"
+    before = signal.signal(number, signal.default_int_handler)  # else it may end the test's own process
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            demo.run("sh", "-c", f"{cleans}; touch {tmp_path}/begun; timeout 9 sleep 9 & wait")
+    finally:
+        signal.signal(number, before)
+    assert (tmp_path / "ended").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

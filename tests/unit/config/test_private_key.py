@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuadmin.config.private_key import key_problem, login_problem
+from gpuadmin.config import private_key
+from gpuadmin.config.private_key import key_problem, login_problem, public_blob
 
 pytestmark = pytest.mark.needs("ssh-keygen")
 Cli = Callable[..., tuple[int, str, str]]
@@ -96,6 +97,42 @@ def test_of_one_s_own_keys_one_is_enough(alone: Path) -> None:
     assert problem.key == "~/.ssh/id_rsa"
     make_key(alone / ".ssh/id_ed25519")
     assert login_problem(None) is None
+
+
+@pytest.mark.needs("ssh-agent", "ssh-add")
+def test_an_agent_without_keys_helps_nobody(alone: Path, agent: None) -> None:
+    """It says so on stdout, in words."""
+    make_key(alone / ".ssh/id_rsa", "secret")
+    assert login_problem(None) is not None
+
+
+def test_a_key_of_somebody_else_s_is_no_matter_of_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ssh looks at the mode of one's own alone."""
+    key = Path(make_key(tmp_path / "key"))
+    key.chmod(0o640)
+    monkeypatch.setattr(private_key.os, "getuid", lambda: key.stat().st_uid + 1)
+    ssh = private_key.ask_program
+    monkeypatch.setattr(private_key, "ask_program", lambda *words: None if "-y" in words else ssh(*words))
+    assert key_problem(str(key)) is None
+
+
+def test_the_public_key_of_a_private_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The .pub beside it counts where it has a passphrase alone: it may be another's."""
+    key, other = (Path(make_key(tmp_path / name)) for name in ("key", "other"))
+    blob = key.with_suffix(".pub").read_text().split()[1]
+    assert public_blob(str(key)) == blob
+    other.with_suffix(".pub").replace(key.with_suffix(".pub"))
+    assert public_blob(str(key)) == blob
+    locked = Path(make_key(tmp_path / "locked", "secret"))
+    assert public_blob(str(locked)) == locked.with_suffix(".pub").read_text().split()[1]
+    locked.with_suffix(".pub").write_text("")
+    assert public_blob(str(locked)) is None
+    locked.with_suffix(".pub").unlink()
+    assert public_blob(str(locked)) is None
+    assert public_blob(None) is None
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert public_blob(str(other)) is None
+    assert key_problem(str(other)) is None, "without OpenSSH nobody can tell"
 
 
 def test_check_tries_the_key(site: Path, cli: Cli, tmp_path: Path) -> None:

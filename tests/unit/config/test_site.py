@@ -319,6 +319,10 @@ CHECKS = {
         {"gpuadmin.yml": "name: x\nmail: {host: h, user: u, sender: a@example.org, password_file: /no/such}\n"},
         "warning", "gpuadmin.yml", "mail.password_file: /no/such: No such file",
     ),
+    "one that is not pinned": (
+        {"known_hosts": "".join(f"{name} {public_key(name)}\n" for name in ("[127.0.0.1]:1", "[127.0.0.1]:2"))},
+        "warning", "known_hosts", "of 1 host are not pinned: node2",
+    ),
     "no pinned key": ({}, "warning", "known_hosts", "of 3 hosts are not pinned: node1, node2, storage1"),
     "a server that is none": (
         {"gpuadmin.yml": "name: x\nhomes: {server: node1}\n"}, "error", "homes.server", "not a host of group storage",
@@ -485,6 +489,12 @@ def test_groups_of_the_sites_own_are_let_be(site: Path, own: dict[str, list[str]
     assert not any("does not know" in one.message for one in findings(load_site(str(site)), today=TODAY))
 
 
+def test_hosts_to_switch_off_may_name_others_beside_nodes(site: Path) -> None:
+    timers = {"verbs": ["shutdown"], "shutdown": {"when": "Fri 20:00", "nodes": 2, "hosts": "all"}}
+    (site / "gpuadmin.yml").write_text(json.dumps({"name": "x", "timers": timers}))
+    assert not any("shutdown" in one.where for one in findings(load_site(str(site)), today=TODAY))
+
+
 @pytest.mark.parametrize(
     ("verbs", "alerts", "user", "environment", "looked"),
     [
@@ -493,6 +503,8 @@ def test_groups_of_the_sites_own_are_let_be(site: Path, own: dict[str, list[str]
         ("drift", False, False, "", False),
         ("notify", False, True, "", False),
         ("notify", True, True, "", True),
+        ("idle", False, True, "", False),
+        ("report", False, True, "", False),
     ],
 )
 def test_a_mail_password_is_looked_for_where_this_machine_needs_it(
@@ -509,14 +521,40 @@ def test_a_mail_password_is_looked_for_where_this_machine_needs_it(
     assert all(one.hint == f"write the password there (chmod 600), or set {MAIL_PASSWORD}" for one in found)
 
 
+def say_when(site: Path, when: str) -> list[tuple[str, str]]:
+    """What check says of a time."""
+    timers = {"verbs": ["shutdown"], "shutdown": {"when": when, "nodes": 2}}
+    (site / "gpuadmin.yml").write_text(json.dumps({"name": "x", "timers": timers}))
+    found = findings(load_site(str(site)), today=TODAY)
+    return [(one.level, one.message) for one in found if "shutdown.when" in one.where]
+
+
 @pytest.mark.needs("systemd-analyze")
-def test_a_time_that_systemd_does_not_know_is_found(site: Path) -> None:
-    text = "name: x\ntimers: {{verbs: [shutdown], shutdown: {{when: {}, nodes: 2}}}}\n"
-    known = {}
-    for when in ("Friday evening", "Fri 20:00"):
-        (site / "gpuadmin.yml").write_text(text.format(when))
-        known[when] = not any("shutdown.when" in one.where for one in findings(load_site(str(site)), today=TODAY))
-    assert known == {"Friday evening": False, "Fri 20:00": True}
+@pytest.mark.parametrize(
+    ("when", "level"),
+    [("Friday evening", "error"), ("--version", "error"), ("2020-01-01", "warning"), ("Fri 20:00", None)],
+)
+def test_a_time_that_systemd_does_not_know_is_found(site: Path, when: str, level: str | None) -> None:
+    assert [one for one, _ in say_when(site, when)] == ([level] if level else [])
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        ("exit 1", [("error", "no such time")]),
+        ("exit 127", []),  # a library that it needs is not there
+        ("kill $$", []),
+        (None, []),
+    ],
+)
+def test_a_systemd_that_cannot_tell_is_no_mistake_of_the_site(
+    site: Path, program: str | None, found: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if program:
+        (tmp_path / "systemd-analyze").write_text(f"#!/bin/sh\n{program}\n")
+        (tmp_path / "systemd-analyze").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert say_when(site, "Fri 20:00") == found
 
 
 @pytest.mark.parametrize("place", ["room 301, ü/김", "x" * 96, "x" * 97, "a\n", "a;b"])

@@ -39,6 +39,25 @@ def test_a_repository_from_nothing_to_pushed(tmp_path: Path, monkeypatch: pytest
     assert states(site)[1] == (YOURS, "1 commit is not pushed")
 
 
+def test_a_repository_s_settings_run_nothing(tmp_path: Path) -> None:
+    """Who may write to the site could have a program run as whoever looks."""
+    git(tmp_path, "init")
+    spy = tmp_path / "spy"
+    spy.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    spy.chmod(0o755)
+    git(tmp_path, "config", "core.fsmonitor", str(spy))
+    states(tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_without_git_nobody_can_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert states(tmp_path) == [(UNKNOWN, "this machine has no git")]
+    assert [(one.state, one.words) for one in aliases([Host("gpu1", ())])] == [
+        (UNKNOWN, "ssh does not say how it reaches gpu1")
+    ]
+
+
 def test_a_site_that_another_repository_ignores_is_kept_by_nobody(tmp_path: Path) -> None:
     git(tmp_path, "init")
     (tmp_path / ".gitignore").write_text("site\n")

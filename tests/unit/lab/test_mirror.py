@@ -89,6 +89,12 @@ def test_debians_own_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mirror.mirror() == "http://deb.debian.org/debian"
 
 
+def test_apts_own_comes_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUADMIN_LAB_MIRROR", raising=False)
+    monkeypatch.setattr(mirror, "mirror_from", lambda _apt: "http://apt.example/debian")
+    assert mirror.mirror() == "http://apt.example/debian"
+
+
 def test_environment_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUADMIN_LAB_MIRROR", "http://mine.example/debian")
     assert mirror.mirror() == "http://mine.example/debian"
