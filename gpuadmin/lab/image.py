@@ -28,7 +28,7 @@ class BaseImage:
     disk: Path
 
 
-def image_key(mirror_uri: str, release: str = DEFAULT, *, machines: bool = False) -> str:
+def image_key(mirror_uri: str | None, release: str = DEFAULT, *, machines: bool = False) -> str:
     """Given mirror and release, return a key of everything that goes into an image: 16 hexadecimal digits."""
     digest = hashlib.sha256()
     digest.update(repr(rootfs.mmdebstrap_command(Path("/"), mirror_uri, RELEASES[release], machines=machines)).encode())

@@ -13,13 +13,13 @@ _DEBIAN_SUITES = (
 )  # fmt: skip
 
 
-def mirror() -> str:
-    """Return the URI of a Debian mirror.
+def mirror() -> str | None:
+    """Return the URI of a Debian mirror, or None to leave the choice to mmdebstrap.
 
     `GPUADMIN_LAB_MIRROR` comes first, then apt's own sources (none of them on a machine without apt, or on
-    Ubuntu, whose mirrors do not carry Debian), then Debian's own.
+    Ubuntu, whose mirrors do not carry Debian).
     """
-    return os.environ.get("GPUADMIN_LAB_MIRROR") or mirror_from(Path("/etc/apt")) or "http://deb.debian.org/debian"
+    return os.environ.get("GPUADMIN_LAB_MIRROR") or mirror_from(Path("/etc/apt"))
 
 
 def mirror_from(apt: Path) -> str | None:

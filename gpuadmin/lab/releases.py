@@ -80,17 +80,22 @@ class Release:
         """What it is called."""
         return f"{self.distribution.name} {self.number}"
 
-    def source(self, mirror: str) -> str:
-        """Given a mirror of Debian, return the line of sources.list(5) by which packages of this release come."""
+    def source(self, mirror: str | None) -> tuple[str, ...]:
+        """Given a mirror of Debian, return the line of sources.list(5) by which packages of this release come; none
+        where mmdebstrap chooses.
+        """
         archive = self.distribution
+        uri = archive.mirror or mirror
+        if uri is None:
+            return ()
         words = (
             "deb",
             f"[signed-by={archive.keyring}]",  # guard: no other key that this machine trusts signs for an archive -> ""
-            archive.mirror or mirror,
+            uri,
             self.suite,
             archive.components,
         )
-        return " ".join(words)
+        return (" ".join(words),)
 
     def named(self, packages: Iterable[str]) -> tuple[str, ...]:
         """Given packages by their names in Debian's newest release, return them by their names in this one."""

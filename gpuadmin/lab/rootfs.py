@@ -80,12 +80,13 @@ def customize_hook(release: Release) -> str:
     return text.replace("@PACKAGES@", " ".join(release.named(downloaded_packages())))
 
 
-def mmdebstrap_command(directory: Path, mirror: str, release: Release, *, machines: bool = False) -> Command:
+def mmdebstrap_command(directory: Path, mirror: str | None, release: Release, *, machines: bool = False) -> Command:
     """Given a working directory and a mirror of Debian, return the command that makes root.tar.
 
-    `machines`: the root of virtual machines, which has more installed.
+    `mirror`: None for mmdebstrap's default. `machines`: the root of virtual machines, which has more installed.
     """
     installed = release.named((*INSTALLED, *(MACHINES if machines else ())))
+    source = release.source(mirror)
     files = directory / "files.tar"
     downloads = (f"--customize-hook=download /boot/builder/{name} {directory / name}" for name in BUILDER_FILES)
     return (
@@ -99,11 +100,12 @@ def mmdebstrap_command(directory: Path, mirror: str, release: Release, *, machin
         "--format=tar",
         f"--essential-hook=tar-in {files} /",
         f"--customize-hook={customize_hook(release)}",
+        *(() if source else (f"--keyring={release.distribution.keyring}",)),  # Ubuntu's apt does not look there
         *release.options,
         *downloads,
         release.suite,
         str(directory / "root.tar"),
-        release.source(mirror),
+        *source,
     )
 
 

@@ -96,7 +96,6 @@ HOSTS = {
     "gitlab.com", "en.wikipedia.org", "www.qemu.org", "wiki.qemu.org", "pre-commit.com", "conda-forge.org",
     "docs.conda.io", "anaconda.org", "repo.anaconda.com", "conda.anaconda.org", "nvidia.github.io",
     "nfs.sourceforge.net", "www.w3.org", "age-encryption.org", "archive.ubuntu.com", "docs.astral.sh",
-    "deb.debian.org",  # where the lab's packages come from where this machine names no mirror
     "registry-1.docker.io",  # where Docker asks for images of Docker Hub: the default of docker.upstream
 }  # fmt: skip
 EXAMPLE = re.compile(

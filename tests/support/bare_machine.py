@@ -138,7 +138,7 @@ def download(target: Path) -> None:
     for directory in ("lists/partial", "archives/partial"):
         (target / "apt" / directory).mkdir(parents=True)
     sources = target / "apt/sources.list"
-    sources.write_text(f"{RELEASES[DEFAULT].source(mirror())}\n")
+    sources.write_text("\n".join((*RELEASES[DEFAULT].source(mirror()), "")))
     options = [
         word
         for one in (

@@ -231,9 +231,10 @@ def _make_root(cache: Path, target: Path) -> None:
         done = subprocess.run(
             (
                 "mmdebstrap", "--variant=minbase", f"--include={','.join(_PACKAGES)}", "--format=directory",
+                f"--keyring={release.distribution.keyring}",
                 '--aptopt=APT::Install-Recommends "false"', f"--customize-hook={_CUSTOMIZE}",
                 *(f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("doc", "info", "locale", "man")),
-                release.suite, str(temporary / "root"), release.source(mirror()),
+                release.suite, str(temporary / "root"), *release.source(mirror()),
             ),
             capture_output=True, text=True, check=False,
         )  # fmt: skip

@@ -186,6 +186,9 @@ def test_mmdebstrap_command() -> None:
     command = rootfs.mmdebstrap_command(Path("/w"), "http://m.example/debian", RELEASES["13"])
     source = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://m.example/debian trixie main"
     assert command[-3:] == ("trixie", "/w/root.tar", source)
+    unnamed = rootfs.mmdebstrap_command(Path("/w"), None, RELEASES["13"])  # as on Ubuntu, whose apt lacks Debian's keys
+    assert unnamed[-2:] == ("trixie", "/w/root.tar")
+    assert ("--keyring=/usr/share/keyrings/debian-archive-keyring.gpg" in unnamed, len(unnamed)) == (True, len(command))
     hook = next(word for word in command if "useradd" in word)
     assert "@PACKAGES@" not in hook
     (includes,) = (word for word in command if word.startswith("--include="))

@@ -82,14 +82,7 @@ def test_mirror_from(tmp_path: Path, files: dict[str, str], expected: str | None
     assert mirror.mirror_from(tmp_path) == expected
 
 
-def test_debians_own_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where this machine's apt names none, as on Ubuntu."""
-    monkeypatch.delenv("GPUADMIN_LAB_MIRROR", raising=False)
-    monkeypatch.setattr(mirror, "mirror_from", lambda _apt: None)
-    assert mirror.mirror() == "http://deb.debian.org/debian"
-
-
-def test_apts_own_comes_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apts_own_is_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GPUADMIN_LAB_MIRROR", raising=False)
     monkeypatch.setattr(mirror, "mirror_from", lambda _apt: "http://apt.example/debian")
     assert mirror.mirror() == "http://apt.example/debian"
