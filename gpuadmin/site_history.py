@@ -27,6 +27,7 @@ from gpuadmin.config.private_key import public_blob
 from gpuadmin.config.schema import Settings
 from gpuadmin.console import echo
 from gpuadmin.errors import GpuadminError, RefusedError, UnreachableError
+from gpuadmin.local_programs import ask_program
 from gpuadmin.text import one_line
 from gpuadmin.who import who
 
@@ -232,9 +233,5 @@ def commit_here(site: Site) -> str | None:
 
 def _git(site: Site, *words: str) -> str | None:
     """What git says; None where it fails, is missing or hangs."""
-    command = ("git", "-C", str(site.directory), "-c", "core.fsmonitor=false", *words)
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    done = ask_program("git", "-C", str(site.directory), "-c", "core.fsmonitor=false", *words)
+    return done.stdout.strip() if done is not None and done.returncode == 0 else None

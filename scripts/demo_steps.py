@@ -15,8 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from types import FrameType
 
-from gpuadmin.cli import signals_interrupt
-
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
 BOLD, CYAN, GREEN, RESET = ("\033[1m", "\033[36m", "\033[32m", "\033[0m")
 if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
@@ -87,7 +85,7 @@ def behind(show: Callable[[], None]) -> Iterator[Callable[[], None]]:
     Gives what prints all that it has printed, and waits for its end; it raises SystemExit where that failed. What runs
     at the end of the block is interrupted.
     """
-    with TemporaryFile() as log, signals_interrupt():
+    with TemporaryFile() as log:
 
         def alone() -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in a script's background

@@ -441,7 +441,7 @@ def test_what_is_made_meanwhile_ends_with_the_demo(
 
     show_only(demo, monkeypatch, adopt=adopt, images=images)
     with pytest.raises(SystemExit, match="stopped"):
-        demo.in_words(demo.main)
+        demo.in_words(demo.run_alone)
     assert (tmp_path / "ended").exists()
     demo.until(lambda: not Path("/proc", (tmp_path / "begun").read_text().strip()).exists(), "its command has ended")
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
