@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 _SECONDS = 10.0  # an ssh-agent on another machine may have gone
 
@@ -17,3 +18,10 @@ def ask_program(*command: str) -> subprocess.CompletedProcess[str] | None:
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
+
+
+def ask_git(directory: Path, *words: str) -> str | None:
+    """What git says about a directory; None where it fails, is missing or hangs."""
+    # a repository's own settings start no program
+    done = ask_program("git", "-C", str(directory), "-c", "core.fsmonitor=false", *words)
+    return done.stdout.strip() if done is not None and done.returncode == 0 else None

@@ -27,7 +27,7 @@ from gpuadmin.config.private_key import public_blob
 from gpuadmin.config.schema import Settings
 from gpuadmin.console import echo
 from gpuadmin.errors import GpuadminError, RefusedError, UnreachableError
-from gpuadmin.local_programs import ask_program
+from gpuadmin.local_programs import ask_git
 from gpuadmin.text import one_line
 from gpuadmin.who import who
 
@@ -220,7 +220,7 @@ def behind(site: Site, last: Mapping[str, Any]) -> str | None:
     # guard: what another machine wrote is no option of git's -> here is None
     if here is None or not _COMMIT.fullmatch(commit):
         return None
-    if commit == here or _git(site, "merge-base", "--is-ancestor", commit, "HEAD") is not None:
+    if commit == here or ask_git(site.directory, "merge-base", "--is-ancestor", commit, "HEAD") is not None:
         return None
     words = f"the last run of {describe_run(last)} was with commit {commit[:10]}"
     return f"the site's files here are behind: {words}, which is not in {here[:10]} of {socket.gethostname()}"
@@ -228,10 +228,4 @@ def behind(site: Site, last: Mapping[str, Any]) -> str | None:
 
 def commit_here(site: Site) -> str | None:
     """The last commit here that has to do with the site; None where no repository has its files."""
-    return _git(site, "log", "-1", "--format=%H", "--", ".") or None
-
-
-def _git(site: Site, *words: str) -> str | None:
-    """What git says; None where it fails, is missing or hangs."""
-    done = ask_program("git", "-C", str(site.directory), "-c", "core.fsmonitor=false", *words)
-    return done.stdout.strip() if done is not None and done.returncode == 0 else None
+    return ask_git(site.directory, "log", "-1", "--format=%H", "--", ".") or None

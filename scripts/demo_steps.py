@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import FrameType
@@ -30,30 +31,28 @@ def run(*command: str, check: bool = True, capture: bool = False, typed: str = "
     line = [Path(word).name if word == GPUADMIN else word for word in command]
     print(f"{CYAN}{typed or f'$ {shlex.join(line)}'}{RESET}", flush=True)
     if not capture:
-        early: list[int] = []  # signals that come before there is a process to wait for: it would be left behind
-        signals = [
-            one for one in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM) if signal.getsignal(one) != signal.SIG_IGN
-        ]
-        before = {one: signal.signal(one, lambda number, _frame: early.append(number)) for one in signals}
+        # until there is a process to wait for, which would be left behind
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP, signal.SIGTERM})
+        unblocked = partial(signal.pthread_sigmask, signal.SIG_SETMASK, mask)
+        kill = signal.getsignal(signal.SIGTERM)
         try:
-            with subprocess.Popen(command) as process:
+            with subprocess.Popen(command, preexec_fn=unblocked) as process:  # noqa: PLW1509 - there are no threads
 
                 def pass_on(number: int, _frame: FrameType | None) -> None:
                     process.send_signal(number)  # Ctrl-C and a closed terminal reach both of us, and `kill` one
                     raise KeyboardInterrupt
 
                 try:
-                    for one, handler in before.items():
-                        signal.signal(one, pass_on if one == signal.SIGTERM else handler)
-                    for number in early:
-                        signal.raise_signal(number)
+                    if kill != signal.SIG_IGN:
+                        signal.signal(signal.SIGTERM, pass_on)
+                    unblocked()
                     code = process.wait()
                 except KeyboardInterrupt:
                     process.wait()  # it ends what it has begun
                     raise
         finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
+            signal.signal(signal.SIGTERM, kill)
+            unblocked()
         if check and code:
             raise subprocess.CalledProcessError(code, command)
         return ""

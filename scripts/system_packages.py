@@ -9,7 +9,7 @@ there is an environment: this imports the standard library, and of gpuadmin what
 from __future__ import annotations
 
 import os
-import re
+import platform
 import shutil
 import sys
 from collections.abc import Mapping
@@ -24,7 +24,6 @@ from gpuadmin.lab.releases import DEFAULT, RELEASES
 KEYRING = Path(RELEASES[DEFAULT].distribution.keyring)
 #: Debian has it only since 13. What needs it says so, and its tests are skipped without it.
 NOT_EVERYWHERE = "ubuntu-keyring"
-RELEASE = Path("/etc/os-release")
 #: Ubuntu has these in its archive no more: Chromium is a snap there. Tests that need one are left out, and say so.
 NOT_ON_UBUNTU = frozenset({"chromium", "linux.uml"})
 #: Those of the lab's programs that gpuadmin runs without a lab, too.
@@ -86,11 +85,18 @@ def missing_packages(purpose: str) -> list[str]:
     if purpose != "demo":
         wanted |= FAST_TOOLS | (ROOT_TOOLS if root or purpose == "test" else {})
     if purpose == "test":
-        release = RELEASE.read_text() if RELEASE.exists() else ""
-        absent = NOT_ON_UBUNTU if re.search(r"""^ID=["']?ubuntu["']?$""", release, re.MULTILINE) else ()
+        absent = NOT_ON_UBUNTU if is_ubuntu() else ()
         wanted |= {tool: package for tool, package in TEST_TOOLS.items() if tool not in absent}
     missing = (package for tool, package in wanted.items() if not _is_in_place(tool))
     return list(dict.fromkeys(name for packages in missing for name in packages.split()))
+
+
+def is_ubuntu() -> bool:
+    """Whether os-release(5) says so; a machine may have none."""
+    try:
+        return platform.freedesktop_os_release()["ID"] == "ubuntu"
+    except OSError:
+        return False
 
 
 def _is_in_place(tool: str) -> bool:

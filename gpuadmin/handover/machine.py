@@ -6,6 +6,7 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from gpuadmin.common.text import counted, listed
@@ -14,7 +15,7 @@ from gpuadmin.config.hosts_file import HOSTS_FILE
 from gpuadmin.config.inventory import Host
 from gpuadmin.errors import ConfigError
 from gpuadmin.handover.items import IN_ORDER, MISSING, UNKNOWN, YOURS, Item
-from gpuadmin.local_programs import ask_program
+from gpuadmin.local_programs import ask_git, ask_program
 from gpuadmin.reading import expanded, read_limited
 
 _UNITS = ("/etc/systemd/system", "/etc/systemd/user")
@@ -33,10 +34,7 @@ def repository(site: Path) -> Iterator[Item]:
     what = "repository"
     begin = f"git -C {site} init && git -C {site} add . && git -C {site} commit"
 
-    def git(*words: str) -> str | None:
-        done = ask_program("git", "-C", str(site), "-c", "core.fsmonitor=false", *words)
-        return done.stdout.strip() if done is not None and done.returncode == 0 else None
-
+    git = partial(ask_git, site)
     if ask_program("git", "--version") is None:
         yield Item(what, str(site), UNKNOWN, "this machine has no git", "install git")
         return

@@ -407,8 +407,8 @@ def test_what_ends_the_demo_while_a_command_begins_waits_for_it(
     demo: Any, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Begun(subprocess.Popen[bytes]):
-        def __init__(self, command: tuple[str, ...]) -> None:
-            super().__init__(command)
+        def __init__(self, command: tuple[str, ...], **how: Any) -> None:
+            super().__init__(command, **how)
             demo.until((tmp_path / "begun").exists, "it has begun")
             if number != signal.SIGTERM:
                 self.send_signal(number)

@@ -169,15 +169,17 @@ def test_no_package_is_asked_for_that_ubuntu_does_not_have(
 ) -> None:
     """os-release(5) allows quotes; a machine may have none."""
     packages = load("system_packages")
-    monkeypatch.setattr(packages, "RELEASE", tmp_path / "os-release")
     monkeypatch.setattr(packages, "_is_in_place", lambda _tool: False)
+    path = tmp_path / "os-release"
     if release:
-        packages.RELEASE.write_text(f"NAME=x\nID={release}\n")
+        path.write_text(f"NAME=x\nID={release}\n")
     if python:
+        monkeypatch.setattr(packages.platform, "_os_release_candidates", (str(path),))
+        monkeypatch.setattr(packages.platform, "_os_release_cache", None)
         names = packages.missing_packages("test")
     else:
         (tmp_path / "scripts").mkdir()
-        text = (ROOT / "scripts/bootstrap").read_text().replace("/etc/os-release", str(packages.RELEASE))
+        text = (ROOT / "scripts/bootstrap").read_text().replace("/etc/os-release", str(path))
         (tmp_path / "scripts/bootstrap").write_text(text)
         names = bootstrap(machine, "test", tmp_path)[1][1].split()
     assert "mmdebstrap" in names
@@ -189,7 +191,7 @@ def test_what_is_asked_for_without_python_is_what_python_would_ask_for(
     purpose: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages = load("system_packages")
-    monkeypatch.setattr(packages, "RELEASE", Path(os.devnull))
+    monkeypatch.setattr(packages, "is_ubuntu", lambda: False)
     monkeypatch.setattr(packages.probe, "look", able)
     monkeypatch.setattr(packages, "_is_in_place", lambda _tool: False)
     monkeypatch.setattr(packages.os, "geteuid", lambda: 0)
