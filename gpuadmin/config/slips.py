@@ -26,11 +26,16 @@ _ANSIBLES = ("ansible_host", "ansible_port", "ansible_user")
 def variable_slips(inventory: Path, given: Collection[str]) -> list[Finding]:
     """Given an inventory's directory and the variables that roles are given, return a warning for each such name.
 
-    Only YAML is looked at; what is encrypted is left out.
+    Only YAML is looked at; what is encrypted is left out. A folder of variables beside the inventory is named, too.
     """
+    beside = [
+        Finding("warning", f"{name}/", "gpuadmin reads nothing in it", f"mv {name} {inventory.name}/")
+        for name in FOLDERS
+        if (inventory.parent / name).is_dir()
+    ]
     read = {*NAMES, *_shipped()}
     near = read - {*OF_THE_BOX}  # everyday words: `owners` may be anything
-    return [
+    return beside + [
         Finding("warning", where, f"gpuadmin reads no variable {name}", _hint(name, near))
         for where, name in _variables(inventory)
         if name not in read and name not in given and _meant(name, near)

@@ -81,3 +81,10 @@ def test_what_a_mac_leaves_in_directories_is_left_out(site: Path, cli: Callable[
         path = put(site, {name: ""}) / name
         path.write_bytes(b"\0\0\0\1Bud1\xff\xfe")
     assert "DS_Store" not in succeed(cli, "check", "--site", str(site))
+
+
+def test_variables_beside_the_inventory_are_named(tmp_path: Path) -> None:
+    folder = put(tmp_path, {"hosts.yml": "all: {}\n", "host_vars/node1.yml": "gpus: 8\n"})
+    (tmp_path / "group_vars").mkdir()
+    (one,) = variable_slips(folder, ())
+    assert (one.where, one.hint) == ("group_vars/", "mv group_vars inventory/")
