@@ -115,7 +115,8 @@ def measure(nodes: int, users: int, rounds: int, base: Path, earlier: Path | Non
 def table(rows: list[dict[str, Any]]) -> str:
     """Controller + hosts on the processor, and the clock."""
     lines = [
-        "| people × hosts | 100 accounts made | code changed: before | code changed: now | nothing to do |",
+        "| people × hosts: processor of controller + hosts, clock "
+        "| 100 accounts made | code changed: before | code changed: now | nothing to do |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
     for row in rows:
@@ -123,7 +124,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         for way in ("made", "brought_earlier", "brought", "kept"):
             times = 1 if way == "made" else row["rounds"]
             controller, hosts, clock = (row[way][name] / times for name in ("controller", "hosts", "clock"))
-            each.append(f"{controller:.1f} + {hosts:.1f} s, {clock:.1f} s")
+            each.append(f"{controller:.1f} + {hosts:.1f} s, {clock:.1f} s" if clock else "not measured")
         lines.append(f"| {row['users']} × {row['nodes'] + 1} | {' | '.join(each)} |")
     return "\n".join(lines)
 

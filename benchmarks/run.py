@@ -2,8 +2,9 @@
 
     sudo .venv/bin/python benchmarks/run.py [NAME …]
 
-One after the other. benchmarks/figures.json has each one's output with the commit, the day and the load of the machine
-before it; `make docs` makes benchmarks/README.md of that. One that broke leaves what was there, and ends this with 1.
+One after the other. benchmarks/figures.json has each one's output with the commit, the day and how many processors were
+in use before it; `make docs` makes benchmarks/README.md of that. One that broke leaves what was there, and ends this
+with 1.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from _checkout import ROOT
 
@@ -46,6 +48,19 @@ def ask_git(*words: str) -> str:
     return done.stdout.strip()
 
 
+def idle_seconds() -> float:
+    """Return how long this machine's processors have had nothing to do, summed: proc_stat(5)."""
+    fields = Path("/proc/stat").read_text(encoding="ascii").split()
+    return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
+
+
+def processors_in_use(seconds: float = 5.0) -> float:
+    """Return how many of them something uses now; the load average would still have the benchmark before."""
+    before = idle_seconds()
+    time.sleep(seconds)  # as long as it is looked at
+    return max(0.0, (os.cpu_count() or 1) - (idle_seconds() - before) / seconds)
+
+
 def main() -> int:
     names = sys.argv[1:] or list(COMMANDS)
     if unknown := [name for name in names if name not in COMMANDS]:
@@ -54,7 +69,7 @@ def main() -> int:
     failed = []
     for name in names:
         words = [f"benchmarks/{name}.py", *shlex.split(COMMANDS[name])]
-        load, begun = os.getloadavg()[0], time.monotonic()
+        in_use, begun = processors_in_use(), time.monotonic()
         print(f"{shlex.join(words)} …", file=sys.stderr, flush=True)
         done = subprocess.run((sys.executable, *words), cwd=ROOT, check=False, capture_output=True, text=True)
         print(done.stdout, done.stderr, sep="\n", flush=True)
@@ -68,7 +83,7 @@ def main() -> int:
             "commit": ask_git("rev-parse", "--short=8", "HEAD"),
             "date": datetime.date.today().isoformat(),
             "minutes": round((time.monotonic() - begun) / 60, 1),
-            "load": round(load, 1),
+            "in_use": round(in_use, 1),
             "processors": os.cpu_count(),
             "missed": done.returncode == 1,
             "output": done.stdout.strip().replace(f"{ROOT}/", ""),

@@ -23,8 +23,8 @@ def page(text: str) -> str:
 def _section(name: str, found: dict[str, Any]) -> str:
     shows = ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))) or ""
     first = " ".join(shows.partition("\n\n")[0].split())
-    facts = f"load {found['load']} on {found['processors']} cores, {found['minutes']} minutes"
-    busy = " **The machine was busy.**" if found["load"] >= found["processors"] else ""
+    facts = f"{found['in_use']} of {found['processors']} cores in use before, {found['minutes']} minutes"
+    busy = " **The machine was busy.**" if found["in_use"] > found["processors"] / 4 else ""
     missed = " **A promise was missed.**" if found["missed"] else ""
     printed = found["output"] if "| ---" in found["output"] else f"```\n{found['output']}\n```"
     return f"""## {name}

@@ -35,7 +35,7 @@ def test_what_it_printed_is_kept_with_what_the_machine_was_doing(folder: Path, e
     assert run(folder, "startup")[0] == 0
     found = json.loads((folder / "figures.json").read_text())["startup"]
     assert (found["output"], found["missed"], found["command"]) == ("47 ms", missed, "benchmarks/startup.py")
-    assert {"commit", "date", "load", "minutes", "processors"} <= found.keys()
+    assert {"commit", "date", "in_use", "minutes", "processors"} <= found.keys()
 
 
 @pytest.mark.parametrize("body", ["print('47 ms'); 1 / 0", "raise SystemExit('no such package')", "print('')"])
