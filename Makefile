@@ -123,7 +123,7 @@ site: $(READY) ## the documentation as a site with a search, in build/site; a de
 	@echo "build/site/index.html"
 
 .PHONY: benchmarks
-benchmarks: system-test $(READY) ## measure, and write the page of it (hours, as root on an idle machine; ARGS=NAME for some)
+benchmarks: system-test $(READY) ## measure, and write the page of it (20 minutes, as root on an idle machine; ARGS=NAME for some)
 	@$(AS_ROOT) $(BIN)/python benchmarks/run.py $(ARGS)
 	@$(BIN)/python scripts/make_docs.py
 

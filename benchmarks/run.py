@@ -22,7 +22,7 @@ from pathlib import Path
 from _checkout import ROOT
 
 FIGURES = ROOT / "benchmarks" / "figures.json"
-#: What is run of each. The long ones have sizes with which all take some two hours on two cores.
+#: What is run of each. The long ones have sizes with which all take some 20 minutes on two cores.
 COMMANDS: Mapping[str, str] = {
     "startup": "",
     "top": "",
