@@ -172,7 +172,7 @@ def _left_behind(queue: Cluster) -> Iterator[tuple[str, str]]:
     queue.person("minji", NODE, job)
     _until(queue, "minji", "")
     there = queue.ssh("admin", NODE, "pgrep --full '[s]leep 400[01]'").returncode == 0
-    yield "a daemon that a job leaves behind (`setsid nohup`), which holds its GPU", "goes on" if there else "ended"
+    yield "a daemon that a job leaves behind (`setsid nohup`), which has its GPU open", "goes on" if there else "ended"
     runs = queue.ssh("minji", NODE, "systemctl --user is-active left").returncode == 0
     assert runs, "a unit of hers is not a job's"
     yield (
