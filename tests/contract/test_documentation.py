@@ -166,3 +166,13 @@ def test_messages_name_pages_that_are_there_and_no_files_that_are_not_installed(
     assert files == []
     assert len(named) > 5
     assert [name for name in sorted(named) if not (ROOT / f"docs/{name}.md").exists()] == []
+
+
+def test_the_table_of_the_queues_attacks_has_what_its_test_tries() -> None:
+    """That test takes minutes on the lab, and is seldom run."""
+    tree = ast.parse((ROOT / "tests/e2e/test_queue_attacks.py").read_text(encoding="utf-8"))
+    tried = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    page = (ROOT / "docs/slurm.md").read_text(encoding="utf-8").partition("| what she tries | what she gets |\n")[2]
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in page.partition("\n\n")[0].splitlines()[1:]]
+    assert rows
+    assert [row for row in rows if row not in tried] == []
