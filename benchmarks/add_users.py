@@ -203,7 +203,7 @@ def main() -> None:
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps({"method": method, "machine": facts, "rows": rows}, indent=2) + "\n")
     print(table(rows))
-    print(f"\n{method}\n{facts['processors']} processors, load before {facts['load_before']:.2f}; {options.json}")
+    print(f"\n{method}\n{facts['processors']} processors; {options.json}")
 
 
 if __name__ == "__main__":

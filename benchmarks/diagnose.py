@@ -105,7 +105,7 @@ def main() -> int:
             print(f"profile of a run that ended with {done.returncode}: {options.profile}", file=sys.stderr)
         connections.close(directory / "known_hosts")
     medians = {name: middle(costs) for name, costs in measured.items()}
-    print(f"{options.nodes} nodes and a storage host, {options.users} people, load {os.getloadavg()[0]:.1f}\n")
+    print(f"{options.nodes} nodes and a storage host, {options.users} people\n")
     print("| diagnose | clock | processor: controller | all hosts |\n| --- | ---: | ---: | ---: |")
     for name, one in medians.items():
         print(f"| {name} | {one.clock:.2f} s | {one.controller:.2f} s | {one.hosts:.2f} s |")

@@ -1,4 +1,5 @@
-"""How long a grant of a GPU takes on a node with many people, beside one plain `systemctl set-property` (needs root).
+"""How long a grant of a GPU takes on a node with many people, beside one plain `systemctl set-property` (needs root):
+95 of 100 need less than 120 ms of the processor.
 
     .venv/bin/python benchmarks/grants.py [--people 100] [--rounds 100] [--json FILE]
 

@@ -1,4 +1,5 @@
 """What the queue costs: a grant at a job's start, 500 people in its accounts, 1,000 jobs that wait (needs root).
+A grant adds at most 150 ms to 95 of 100 prologs, the people take at most 2 s, `gpuadmin queue` at most 1 s.
 
     .venv/bin/python benchmarks/queue.py [--jobs 40] [--people 500] [--waiting 1000] [--json FILE]
 
@@ -175,9 +176,7 @@ def main() -> int:
         print(f"{what:<20} {row['median']:.0f} ms of the controller's processors (median)")
     (new, programs), (nothing, _) = people
     print(f"{arguments.people} new people: {new:.2f} s, {programs} programs; nothing to do: {nothing:.2f} s")
-    print(
-        f"`gpu list` with {found['waiting']} jobs, by ssh: {found['gpu list, by ssh']:.2f} s; load {found['load']:.1f}"
-    )
+    print(f"`gpu list` with {found['waiting']} jobs, by ssh: {found['gpu list, by ssh']:.2f} s")
     beyond = start["grant"]["p95"] - start["no grant"]["median"]
     ratio = start["grant"]["median"] / start["no grant"]["median"]
     print(f"a grant beyond a prolog that grants nothing: p95 {beyond:.0f} ms; the medians: {ratio:.2f} x")

@@ -48,17 +48,17 @@ def ask_git(*words: str) -> str:
     return done.stdout.strip()
 
 
-def idle_seconds() -> float:
+def idle_seconds(stat: Path = Path("/proc/stat")) -> float:
     """Return how long this machine's processors have had nothing to do, summed: proc_stat(5)."""
-    fields = Path("/proc/stat").read_text(encoding="ascii").split()
+    fields = stat.read_text(encoding="ascii").split()
     return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
 
 
 def processors_in_use(seconds: float = 5.0) -> float:
-    """Return how many of them something uses now; the load average would still have the benchmark before."""
-    before = idle_seconds()
-    time.sleep(seconds)  # as long as it is looked at
-    return max(0.0, (os.cpu_count() or 1) - (idle_seconds() - before) / seconds)
+    """Return how many processors are in use, over so long; the load average would still have the benchmark before."""
+    idle, begun = idle_seconds(), time.monotonic()
+    time.sleep(seconds)
+    return max(0.0, (os.cpu_count() or 1) - (idle_seconds() - idle) / (time.monotonic() - begun))
 
 
 def main() -> int:
@@ -69,6 +69,7 @@ def main() -> int:
     failed = []
     for name in names:
         words = [f"benchmarks/{name}.py", *shlex.split(COMMANDS[name])]
+        commit = ask_git("rev-parse", "--short=8", "HEAD")
         in_use, begun = processors_in_use(), time.monotonic()
         print(f"{shlex.join(words)} …", file=sys.stderr, flush=True)
         done = subprocess.run((sys.executable, *words), cwd=ROOT, check=False, capture_output=True, text=True)
@@ -80,7 +81,7 @@ def main() -> int:
         figures = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
         figures[name] = {
             "command": shlex.join(words),
-            "commit": ask_git("rev-parse", "--short=8", "HEAD"),
+            "commit": commit,
             "date": datetime.date.today().isoformat(),
             "minutes": round((time.monotonic() - begun) / 60, 1),
             "in_use": round(in_use, 1),

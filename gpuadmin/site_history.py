@@ -228,4 +228,4 @@ def behind(site: Site, last: Mapping[str, Any]) -> str | None:
 
 def commit_here(site: Site) -> str | None:
     """The last commit here that has to do with the site; None where no repository has its files."""
-    return ask_git(site.directory, "log", "-1", "--format=%H", "--", ".") or None
+    return ask_git(site.directory, "rev-list", "-1", "HEAD", "--", ".") or None

@@ -31,28 +31,30 @@ def run(*command: str, check: bool = True, capture: bool = False, typed: str = "
     line = [Path(word).name if word == GPUADMIN else word for word in command]
     print(f"{CYAN}{typed or f'$ {shlex.join(line)}'}{RESET}", flush=True)
     if not capture:
-        # until there is a process to wait for, which would be left behind
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP, signal.SIGTERM})
-        unblocked = partial(signal.pthread_sigmask, signal.SIG_SETMASK, mask)
-        kill = signal.getsignal(signal.SIGTERM)
+        on_term = signal.getsignal(signal.SIGTERM)
+        unblock = partial(signal.pthread_sigmask, signal.SIG_SETMASK, signal.pthread_sigmask(signal.SIG_BLOCK, ()))
         try:
-            with subprocess.Popen(command, preexec_fn=unblocked) as process:  # noqa: PLW1509 - there are no threads
+            # a signal before Popen returns would leave the command behind
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP, signal.SIGTERM})
+            with subprocess.Popen(command, preexec_fn=unblock) as process:  # noqa: PLW1509 - there are no threads
 
                 def pass_on(number: int, _frame: FrameType | None) -> None:
                     process.send_signal(number)  # Ctrl-C and a closed terminal reach both of us, and `kill` one
                     raise KeyboardInterrupt
 
                 try:
-                    if kill != signal.SIG_IGN:
+                    if on_term != signal.SIG_IGN:
                         signal.signal(signal.SIGTERM, pass_on)
-                    unblocked()
+                    for number in signal.sigpending() - {signal.SIGTERM}:
+                        process.send_signal(number)  # before the fork it reached us alone
+                    unblock()
                     code = process.wait()
                 except KeyboardInterrupt:
                     process.wait()  # it ends what it has begun
                     raise
         finally:
-            signal.signal(signal.SIGTERM, kill)
-            unblocked()
+            signal.signal(signal.SIGTERM, on_term)
+            unblock()
         if check and code:
             raise subprocess.CalledProcessError(code, command)
         return ""

@@ -92,10 +92,10 @@ def missing_packages(purpose: str) -> list[str]:
 
 
 def is_ubuntu() -> bool:
-    """Whether os-release(5) says so; a machine may have none."""
+    """Whether this is Ubuntu by os-release(5), which a machine need not have."""
     try:
         return platform.freedesktop_os_release()["ID"] == "ubuntu"
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

@@ -29,9 +29,9 @@ def variable_slips(inventory: Path, given: Collection[str]) -> list[Finding]:
     Only YAML is looked at; what is encrypted is left out. A folder of variables beside the inventory is named, too.
     """
     beside = [
-        Finding("warning", f"{name}/", "gpuadmin reads nothing in it", f"mv {name} {inventory.name}/")
+        Finding("warning", f"{name}/", "gpuadmin reads nothing in it", f"move its files into inventory/{name}/")
         for name in FOLDERS
-        if (inventory.parent / name).is_dir()
+        if (inventory.parent / name).is_dir() and (inventory.parent / name).resolve() != (inventory / name).resolve()
     ]
     read = {*NAMES, *_shipped()}
     near = read - {*OF_THE_BOX}  # everyday words: `owners` may be anything

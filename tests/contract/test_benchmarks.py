@@ -1,14 +1,15 @@
 """`make benchmarks`: what is kept of a benchmark for the page, and what is not."""
 
+import importlib
 import json
-import shutil
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.scripts import ROOT
+from tests.support.scripts import ROOT, load
 
 EARLIER = {"startup": {"output": "earlier"}}
 
@@ -19,7 +20,8 @@ def folder(tmp_path: Path) -> Path:
     made = tmp_path / "benchmarks"
     made.mkdir()
     for name in ("run.py", "_checkout.py"):
-        shutil.copy(ROOT / "benchmarks" / name, made)
+        text = (ROOT / "benchmarks" / name).read_text(encoding="utf-8")
+        (made / name).write_text(text.replace("seconds: float = 5.0", "seconds: float = 0.1"), encoding="utf-8")
     (made / "figures.json").write_text(json.dumps(EARLIER))
     return made
 
@@ -58,3 +60,22 @@ def test_all_that_it_runs_are_there() -> None:
     names = [line.strip().split('"')[1] for line in text.splitlines() if line.startswith('    "') and '": "' in line]
     assert names
     assert [name for name in names if not (ROOT / f"benchmarks/{name}.py").exists()] == []
+
+
+def test_idle_processors_are_read_as_proc_stat_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for a disk uses no processor either."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    runner = importlib.import_module("run")
+    (tmp_path / "stat").write_text("cpu  100 20 30 4000 500 6 7 0 0 0\ncpu0 1 2 3 4 5 6 7 0 0 0\n")
+    assert runner.idle_seconds(tmp_path / "stat") == 4500 / os.sysconf("SC_CLK_TCK")
+    assert 0 <= runner.processors_in_use(0.05) <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(("in_use", "missed"), [(0.1, False), (0.1, True), (0.6, False)])
+def test_the_page_says_what_was_missed_and_what_was_busy(in_use: float, missed: bool) -> None:
+    load("pages")
+    page = importlib.import_module("pages.benchmarks")
+    found = {"command": "x", "commit": "c", "date": "d", "minutes": 1, "processors": 2, "output": "o"}
+    text = page._section("startup", {**found, "in_use": in_use, "missed": missed})
+    assert ("A promise was missed" in text) is missed
+    assert ("The machine was busy" in text) is (in_use > 0.5)

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -400,6 +401,44 @@ def test_what_the_demo_ignores_its_commands_ignore(demo: Any) -> None:
         demo.run("sh", "-c", "kill -HUP $$")
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_command_that_is_not_there_leaves_signals_as_they_were(demo: Any) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with pytest.raises(FileNotFoundError):
+        demo.run("/no/such/command")
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_demo_that_ignores_kill_goes_on(demo: Any) -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        demo.run("sh", "-c", f"kill {os.getpid()}")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_what_ends_the_demo_before_its_command_begins_ends_that(
+    demo: Any, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither is a signal lost, nor is one blocked afterwards."""
+
+    class Begins(subprocess.Popen[bytes]):
+        def __init__(self, command: tuple[str, ...], **how: Any) -> None:
+            signal.raise_signal(number)
+            super().__init__(command, **how)
+
+    monkeypatch.setattr("demo_steps.subprocess.Popen", Begins)
+    before, begun = signal.signal(number, signal.default_int_handler), time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            demo.run("sleep", "60")
+    finally:
+        signal.signal(number, before)
+    assert time.monotonic() - begun < 30
+    assert number not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

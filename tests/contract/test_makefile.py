@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -174,8 +175,8 @@ def test_no_package_is_asked_for_that_ubuntu_does_not_have(
     if release:
         path.write_text(f"NAME=x\nID={release}\n")
     if python:
-        monkeypatch.setattr(packages.platform, "_os_release_candidates", (str(path),))
-        monkeypatch.setattr(packages.platform, "_os_release_cache", None)
+        found = Mock(return_value={"ID": release.strip('"')}) if release else Mock(side_effect=OSError)
+        monkeypatch.setattr(packages.platform, "freedesktop_os_release", found)
         names = packages.missing_packages("test")
     else:
         (tmp_path / "scripts").mkdir()

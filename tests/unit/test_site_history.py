@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -312,6 +313,21 @@ def test_the_lock_of_a_machine_that_died_is_explained() -> None:
 def git(site: Site, *words: str) -> None:
     identity = ("-c", "user.name=kim", "-c", "user.email=kim@example.org")
     subprocess.run(["git", "-C", site.directory, *identity, *words], check=True, capture_output=True)
+
+
+def test_a_repository_that_has_nothing_of_the_site_has_no_commit_of_it(
+    sites: tuple[Site, Site], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hook's environment names another repository, and an admin's settings have git say more."""
+    site, _ = sites
+    git(site, "init", "-q")
+    git(site, "commit", "-q", "--allow-empty", "-m", "nothing")
+    assert commit_here(site) is None
+    git(site, "add", ".")
+    git(site, "commit", "-q", "-m", "1")
+    git(site, "config", "log.showSignature", "true")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path))
+    assert re.fullmatch(r"[0-9a-f]{40}", commit_here(site) or "")
 
 
 @pytest.mark.holds(

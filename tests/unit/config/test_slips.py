@@ -83,8 +83,16 @@ def test_what_a_mac_leaves_in_directories_is_left_out(site: Path, cli: Callable[
     assert "DS_Store" not in succeed(cli, "check", "--site", str(site))
 
 
-def test_variables_beside_the_inventory_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["group_vars", "host_vars"])
+def test_variables_beside_the_inventory_are_named(name: str, tmp_path: Path) -> None:
     folder = put(tmp_path, {"hosts.yml": "all: {}\n", "host_vars/node1.yml": "gpus: 8\n"})
-    (tmp_path / "group_vars").mkdir()
+    (tmp_path / name).mkdir()
     (one,) = variable_slips(folder, ())
-    assert (one.where, one.hint) == ("group_vars/", "mv group_vars inventory/")
+    assert (one.where, one.hint) == (f"{name}/", f"move its files into inventory/{name}/")
+
+
+def test_a_link_to_the_inventorys_own_and_a_file_are_let_be(tmp_path: Path) -> None:
+    folder = put(tmp_path, {"hosts.yml": "all: {}\n", "host_vars/node1.yml": "gpus: 8\n"})
+    (tmp_path / "host_vars").symlink_to("inventory/host_vars")
+    (tmp_path / "group_vars").write_text("notes\n")
+    assert variable_slips(folder, ()) == []
