@@ -72,7 +72,8 @@ def test_what_a_host_logged_is_read_when_it_is_dead(watched: Cluster) -> None:
 
     # one that floods loses its own oldest lines alone
     before = lines(watched, "node1", "--grep", "session opened", "--lines", "2000")
-    flood = f"cd {KEPT}/node2 && for n in 1 2 3; do head -c 200M /dev/zero > remote@$n.journal; done"
+    full = "head -c 200M /dev/zero >remote@$n.journal; touch -d -1hour remote@$n.journal"  # the next lines come after
+    flood = f"cd {KEPT}/node2 && for n in 1 2 3; do {full}; done"
     watched.admin("storage1", flood)
     watched.admin("storage1", "systemctl start gpuadmin-logs.service")
     held = int(watched.admin("storage1", f"du -sm {KEPT}/node2").split()[0])

@@ -34,6 +34,8 @@ SWEPT: list[tuple[str, list[tuple[str, float, int]], list[str]]] = [
     ("of a host that has been dead for days as well", [("n1/remote.journal", 4 * DAY, 4)], []),
     ("what was damaged counts", [("n1/remote@a.journal~", 9, 80), ("n1/remote@b.journal", 5, 80)],
      ["n1/remote@b.journal"]),
+    ("what is written is left, whatever its name", [("n1/remote@a.journal", 5, 150), ("n1/remote@b.journal", 9, 4)],
+     ["n1/remote@a.journal"]),
     ("the oldest go first, and only until it is enough",
      [("n1/remote@a.journal", 30, 60), ("n1/remote@b.journal", 20, 60), ("n1/remote@c.journal", 10, 30)],
      ["n1/remote@b.journal", "n1/remote@c.journal"]),
