@@ -9,7 +9,6 @@ there is an environment: this imports the standard library, and of gpuadmin what
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Mapping
@@ -85,18 +84,10 @@ def missing_packages(purpose: str) -> list[str]:
     if purpose != "demo":
         wanted |= FAST_TOOLS | (ROOT_TOOLS if root or purpose == "test" else {})
     if purpose == "test":
-        absent = NOT_ON_UBUNTU if is_ubuntu() else ()
+        absent = NOT_ON_UBUNTU if probe.is_ubuntu() else ()
         wanted |= {tool: package for tool, package in TEST_TOOLS.items() if tool not in absent}
     missing = (package for tool, package in wanted.items() if not _is_in_place(tool))
     return list(dict.fromkeys(name for packages in missing for name in packages.split()))
-
-
-def is_ubuntu() -> bool:
-    """Whether this is Ubuntu by os-release(5), which a machine need not have."""
-    try:
-        return platform.freedesktop_os_release()["ID"] == "ubuntu"
-    except (OSError, ValueError):
-        return False
 
 
 def _is_in_place(tool: str) -> bool:

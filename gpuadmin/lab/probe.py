@@ -44,6 +44,14 @@ mknod null c 1 3
 _KVM_CREATE_VM = 0xAE01
 
 
+def is_ubuntu() -> bool:
+    """Whether this is Ubuntu by os-release(5), which a machine need not have."""
+    try:
+        return platform.freedesktop_os_release()["ID"] == "ubuntu"
+    except (OSError, ValueError):
+        return False
+
+
 @dataclass(frozen=True)
 class Machine:
     """What was found: ability → why this machine does not have it, "" where it does; memory and disk in bytes.

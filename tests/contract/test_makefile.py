@@ -176,7 +176,7 @@ def test_no_package_is_asked_for_that_ubuntu_does_not_have(
         path.write_text(f"NAME=x\nID={release}\n")
     if python:
         found = Mock(return_value={"ID": release.strip('"')}) if release else Mock(side_effect=OSError)
-        monkeypatch.setattr(packages.platform, "freedesktop_os_release", found)
+        monkeypatch.setattr(packages.probe.platform, "freedesktop_os_release", found)
         names = packages.missing_packages("test")
     else:
         (tmp_path / "scripts").mkdir()
@@ -192,7 +192,7 @@ def test_what_is_asked_for_without_python_is_what_python_would_ask_for(
     purpose: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages = load("system_packages")
-    monkeypatch.setattr(packages, "is_ubuntu", lambda: False)
+    monkeypatch.setattr(packages.probe, "is_ubuntu", lambda: False)
     monkeypatch.setattr(packages.probe, "look", able)
     monkeypatch.setattr(packages, "_is_in_place", lambda _tool: False)
     monkeypatch.setattr(packages.os, "geteuid", lambda: 0)

@@ -17,7 +17,6 @@ import pytest
 
 from gpuadmin.lab import probe
 from gpuadmin.lab.programs import missing_tools
-from tests.support.scripts import load
 
 NEEDS_ROOT = "needs root: sudo make test-root"
 #: Marks whose tests need root, and the programs and abilities (probe.ATTEMPTS) that they need besides.
@@ -33,7 +32,7 @@ EXPECTED: dict[str, str] = {
     f"^{NEEDS_ROOT}$": "`make test-root` runs them, which CI does next",
     "User Mode Linux cannot set": "it is older than the processor (AMX); other machines run the test",
 }
-if load("system_packages").is_ubuntu():
+if probe.is_ubuntu():
     EXPECTED |= {r"^needs (chromium|linux\.uml)$": "its archive has neither; on Debian `make test` asks for both"}
 
 
