@@ -57,7 +57,7 @@ def idle_seconds(stat: Path = Path("/proc/stat")) -> float:
 def processors_in_use(seconds: float = 5.0) -> float:
     """Return how many processors are in use, over so long; the load average would still have the benchmark before."""
     idle, begun = idle_seconds(), time.monotonic()
-    time.sleep(seconds)
+    time.sleep(seconds)  # what is measured
     return max(0.0, (os.cpu_count() or 1) - (idle_seconds() - idle) / (time.monotonic() - begun))
 
 

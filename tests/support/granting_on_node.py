@@ -21,9 +21,14 @@ from typing import Any
 LIBRARY = os.path.realpath("/var/lib/gpuadmin/lib/gpuadmin_node")
 sys.path.insert(0, LIBRARY.rpartition("/ansible_collections/")[0])
 sys.dont_write_bytecode = True
-from ansible_collections.gpuadmin.node.plugins.module_utils import cgroups  # noqa: E402
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, operations, reconcile, trials  # noqa: E402
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.operations import (  # noqa: E402
+from ansible_collections.gpuadmin.node.plugins.module_utils import cgroups  # noqa: E402 - its place is known now
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import (  # noqa: E402 - as above
+    gate,
+    operations,
+    reconcile,
+    trials,
+)
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.operations import (  # noqa: E402 - as above
     GrantsOrder,
     WantedGrant,
 )
