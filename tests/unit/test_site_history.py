@@ -323,9 +323,13 @@ def test_a_repository_that_has_nothing_of_the_site_has_no_commit_of_it(
     git(site, "init", "-q")
     git(site, "commit", "-q", "--allow-empty", "-m", "nothing")
     assert commit_here(site) is None
-    git(site, "add", ".")
-    git(site, "commit", "-q", "-m", "1")
+    gpg = tmp_path / "gpg"
+    gpg.write_text("#!/bin/sh\nprintf '\\n[GNUPG:] SIG_CREATED x\\n' >&2\necho '-----BEGIN PGP SIGNATURE-----'\n")
+    gpg.chmod(0o755)
+    git(site, "config", "gpg.program", str(gpg))
     git(site, "config", "log.showSignature", "true")
+    git(site, "add", ".")
+    git(site, "commit", "-q", "-S", "-m", "1")
     monkeypatch.setenv("GIT_DIR", str(tmp_path))
     assert re.fullmatch(r"[0-9a-f]{40}", commit_here(site) or "")
 
