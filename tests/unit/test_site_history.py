@@ -324,7 +324,8 @@ def test_a_repository_that_has_nothing_of_the_site_has_no_commit_of_it(
     git(site, "commit", "-q", "--allow-empty", "-m", "nothing")
     assert commit_here(site) is None
     gpg = tmp_path / "gpg"
-    gpg.write_text("#!/bin/sh\nprintf '\\n[GNUPG:] SIG_CREATED x\\n' >&2\necho '-----BEGIN PGP SIGNATURE-----'\n")
+    signing = "cat >/dev/null; printf '\\n[GNUPG:] SIG_CREATED x\\n' >&2; echo '-----BEGIN PGP SIGNATURE-----'"
+    gpg.write_text(f"#!/bin/sh\n{signing}\n")
     gpg.chmod(0o755)
     git(site, "config", "gpg.program", str(gpg))
     git(site, "config", "log.showSignature", "true")
