@@ -168,7 +168,6 @@ def machine() -> dict[str, Any]:
 
     return {
         "processors": os.cpu_count(),
-        "load_before": os.getloadavg()[0],
         "python": platform.python_version(),
         "ansible_core": version("ansible-core"),
         "system": platform.platform(terse=True),

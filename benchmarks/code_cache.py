@@ -143,7 +143,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as base:
         rows = [measure(nodes, options.users, options.rounds, Path(base), options.before) for nodes in options.nodes]
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps({"method": __doc__, "load": os.getloadavg()[0], "rows": rows}, indent=2) + "\n")
+    options.json.write_text(json.dumps({"method": __doc__, "rows": rows}, indent=2) + "\n")
     print(table(rows))
 
 

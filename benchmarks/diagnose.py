@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import statistics
 import subprocess
@@ -110,7 +109,7 @@ def main() -> int:
     for name, one in medians.items():
         print(f"| {name} | {one.clock:.2f} s | {one.controller:.2f} s | {one.hosts:.2f} s |")
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    figures = {"method": __doc__, "load": os.getloadavg()[0], "nodes": options.nodes, "users": options.users,
+    figures = {"method": __doc__, "nodes": options.nodes, "users": options.users,
                "limit": LIMIT, "medians": {name: vars(one) for name, one in medians.items()}}  # fmt: skip
     options.json.write_text(json.dumps(figures, indent=2) + "\n")
     return int(medians["new connections"].clock > LIMIT)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -121,7 +120,7 @@ def _used() -> float:
 def measure(cluster: Cluster, arguments: argparse.Namespace) -> dict[str, object]:
     uid = cluster.admin(NODE, "id -u minji").strip()
     cluster.admin(NODE, "systemctl stop gpuadmin-gpu-gate.timer")  # it knows no such jobs, and would end their grants
-    found: dict[str, object] = {"load": os.getloadavg()[0]}
+    found: dict[str, object] = {}
     try:
         prologs = script(cluster, "admin", NODE, PROLOGS, arguments.jobs, uid)
     finally:

@@ -22,7 +22,7 @@ users:
     uid: 20000
     keys:
       - {KEY}
-    expires: 2027-02-28
+    expires: 2097-02-28
   - name: jiho
     uid: 20001
     locked: true

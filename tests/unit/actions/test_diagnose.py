@@ -63,7 +63,7 @@ def test_one_look_in_check_mode(ansible: Ansible, cli: Cli) -> None:
     assert (invocation.playbook, invocation.check) == ("diagnose", True)
     assert invocation.variables["gpuadmin_person"] == {
         "name": "minji", "uid": 20000, "registered": True, "locked": False, "keys": True, "docker": True,
-        "expires": "2027-02-28",
+        "expires": "2097-02-28",
     }  # fmt: skip
 
 

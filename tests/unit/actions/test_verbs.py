@@ -41,7 +41,7 @@ CALLS: dict[str, tuple[list[str], list[str], list[str]]] = {
     "remove again": (["remove-user", "old"], [], ["old"]),
     "lock": (["lock-user", "minji"], ["minji"], []),
     "unlock": (["unlock-user", "jiho"], ["jiho"], []),
-    "extend": (["extend-user", "minji", "--expires", "2028-02-28"], ["minji"], []),
+    "extend": (["extend-user", "minji", "--expires", "2098-02-28"], ["minji"], []),
     "extend without an end": (["extend-user", "minji", "--expires", "never"], ["minji"], []),
     "sync": (["sync-users"], ["minji", "jiho"], ["old"]),
     "provision": (["provision"], ["minji", "jiho"], ["old"]),
@@ -116,8 +116,8 @@ def test_the_registry_is_written_before_the_hosts_are_asked(ansible: Ansible, cl
     cli("remove-user", "minji", "--yes")
     assert "name: minji  # first" not in users(ansible)
     assert "uid: 20000\n    removed: " in users(ansible)
-    cli("extend-user", "jiho", "--expires", "2028-01-31", "--yes")
-    assert "expires: 2028-01-31" in users(ansible)
+    cli("extend-user", "jiho", "--expires", "2098-01-31", "--yes")
+    assert "expires: 2098-01-31" in users(ansible)
 
 
 @pytest.mark.holds("a uid that somebody had is not given again")
@@ -588,14 +588,14 @@ def test_old_runs_are_pruned(ansible: Ansible, cli: Cli) -> None:
 
 
 def test_a_plan_names_hosts_and_what_changes(ansible: Ansible, cli: Cli) -> None:
-    _, out, _ = cli("add-user", "yuna", "--key", OTHER, "--expires", "2027-02-28", "--check")
+    _, out, _ = cli("add-user", "yuna", "--key", OTHER, "--expires", "2097-02-28", "--check")
     for words in (
         "users.yml: write yuna",
         "home /srv/storage/homes/yuna, if there is none",
         "node1, node2",
         "account yuna, uid 20003",
         f"subids {2**31 + 3 * 65536}-{2**31 + 4 * 65536 - 1}",
-        "valid until 2027-02-28",
+        "valid until 2097-02-28",
         "1 ssh key",
         "nothing will be changed",
     ):

@@ -60,7 +60,6 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(backup_set, "now", clock)
-    monkeypatch.setattr(making, "now", clock)
     return clock
 
 

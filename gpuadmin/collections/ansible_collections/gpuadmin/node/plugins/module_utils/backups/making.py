@@ -19,7 +19,7 @@ from ..errors import NodeError, in_words
 from ..fields import home_owner, quoted
 from ..files import flocked, make_directory, sync_filesystem, unlink_if_present
 from ..homes import directories, trash
-from . import accounting, home_manifest, home_reader
+from . import accounting, backup_set, home_manifest, home_reader
 from .backup_set import (
     LOCK,
     NAME,
@@ -31,7 +31,6 @@ from .backup_set import (
     done,
     finish,
     load,
-    now,
     reading,
     remove,
     source,
@@ -290,7 +289,7 @@ def _record(backup: Backup, name: str, found: Found) -> Backup:
     when = (
         None
         if found.differences or found.problem  # guard: a home whose restore failed is not verified -> differences
-        else now()
+        else backup_set.now()
     )
     return changed(backup, partial(_read, name, when, None if found.differences else found.problem), "read")
 

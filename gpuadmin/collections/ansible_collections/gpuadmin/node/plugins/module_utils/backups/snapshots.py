@@ -13,7 +13,8 @@ from .. import btrfs
 from ..errors import NodeError, in_words
 from ..fields import home_owner, quoted
 from ..homes import directories
-from .backup_set import Backup, now
+from . import backup_set
+from .backup_set import Backup
 
 NAMES = 1 << 16  # bytes of the paths of a home's subvolumes: backup.json has them, and so has each line from inside
 SUBVOLUMES = 1000  # of one home; each is a snapshot, and takes its owner a tenth of the time that it takes root
@@ -34,7 +35,7 @@ def snapshots(root: str, holder: str, path: str, label: str) -> Backup:
         nested = _nested(source, inside, path, problems)
     finally:
         os.close(source)
-    backup = Backup(label, now(), {}, {}, {}, path, root, inside, begun=begun)
+    backup = Backup(label, backup_set.now(), {}, {}, {}, path, root, inside, begun=begun)
     found: dict[str, Home] = {}
     top = os.path.normpath(os.path.join(path, "homes", inside))
     for name, entry in sorted(directories.scan(top).items()):

@@ -16,7 +16,7 @@ def sweep(days: int, most: int, directory: str = DIRECTORY, now: float | None = 
     """Delete what is older than so many days, and of each host what is beyond so many bytes, the oldest first. Exit 0.
 
     Once a day each host's file is set aside, so that a new one begins; a server that has it open goes on in it. So the
-    newest is left, however large: nobody could read what is written to one that was deleted.
+    newest is left, however large, for its days: nobody could read what is written to one that was deleted.
     """
     now = now or time.time()
     for host in [one.path for one in os.scandir(directory) if one.is_dir(follow_symlinks=False)]:
