@@ -12,7 +12,7 @@ from gpuadmin.actions.shared.metrics import keep_secret, metrics_variables, read
 from gpuadmin.actions.shared.queue import say_drained
 from gpuadmin.actions.shared.roles import everybody, plan_roles
 from gpuadmin.common.text import listed
-from gpuadmin.config.check import NO_LIMITS, WITH_LIMITS
+from gpuadmin.config.check import NO_LIMITS, WITH_LIMITS, findings
 from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
@@ -59,7 +59,8 @@ def find_checks(session: Session) -> str:
 
 def _plan(session: Session) -> Plan:
     plan = plan_roles(session, f"Set up the hosts of {session.site.settings.name}")
-    notes = list(plan.warnings)
+    wrong = [one for one in findings(session.site) if one.level == "error"]
+    notes = [*plan.warnings, *(f"gpuadmin check: {one.where}: {one.message}" for one in wrong)]
     if session.site.settings.limits is None and session.named("gpu"):
         notes.append(f"no limits: {NO_LIMITS}; {WITH_LIMITS}")
     if session.site.settings.slurm is None and session.site.inventory.group("slurm"):

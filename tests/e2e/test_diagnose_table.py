@@ -67,7 +67,7 @@ FAULTS = {
     "the account has expired": Fault(registry=valid_until("2026-11-20")),
     "`useradd` by hand gave another uid": Fault(f"sed -i s/^minji:x:{UID}/minji:x:1007/ /etc/passwd"),
     "`usermod -L` by hand": Fault("usermod -L minji"),
-    "the new day was not brought to the node": Fault("chage -E 2024-10-03 minji", registry=valid_until("2027-02-28")),
+    "the new day was not brought to the node": Fault("chage -E 2024-10-03 minji", registry=valid_until("2099-12-31")),
     "somebody's login shell is nologin": Fault("usermod -s /usr/sbin/nologin minji"),
     "the login shell is not installed": Fault("usermod -s /usr/bin/zsh minji"),
     "no key in users.yml, and others may write the home: sshd's StrictModes": Fault(

@@ -24,7 +24,7 @@ users:
     email: minji@example.org
     keys:
       - {KEY}
-    expires: 2027-02-28
+    expires: 2097-02-28
   - name: jiho
     uid: 20001
     email: jiho@example.org
@@ -35,7 +35,7 @@ retired:
   - {{name: old, uid: 20002, removed: 2026-02-01}}
 """
 SETTINGS = {
-    "term": {"name": "2026-2", "deadline": "2027-01-31", "next": {"name": "2027-1", "deadline": "2027-07-31"}},
+    "term": {"name": "2026-2", "deadline": "2097-01-31", "next": {"name": "2027-1", "deadline": "2097-07-31"}},
     "mail": {"host": "smtp.example.org", "sender": "gpu@example.org", "security": "none"},
     "protected": ["jiho"],
     "backups": {"schedule": "daily"},
@@ -91,7 +91,7 @@ def good_site(directory: Path) -> Path:
         "templates/mail/notice.en.j2": "Subject: The end\n\nDear {{ items[0].account }},\n{{ days }} days\n",
         "image_signing_key": "x\n",
         "image_signing_key.pub": f"{public_key('images')}\n",
-        "people.csv": f"name,email,key,expires\nyuna,yuna@example.org,{public_key('yuna')},2027-02-28\n",
+        "people.csv": f"name,email,key,expires\nyuna,yuna@example.org,{public_key('yuna')},2097-02-28\n",
         "people.yml": f"- name: yuna\n  email: yuna@example.org\n  keys:\n    - {public_key('yuna')}\n",
         "form.csv": (
             "타임스탬프,이름,학번,이메일,SSH 공개키,동의\n"
@@ -279,7 +279,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "move-docker": (),
     "lock-user": ("minji", "--check"),
     "unlock-user": ("jiho", "--check"),
-    "extend-user": ("minji", "--expires", "2028-02-28", "--check"),
+    "extend-user": ("minji", "--expires", "2098-02-28", "--check"),
     "list-users": (),
     "sync-users": ("--check",),
     "import-applications": ("{site}/form.csv", "--members", "{site}/members.csv", "--check"),

@@ -34,3 +34,12 @@ def test_what_is_beside_the_sites_own_checks_is_not_run(ansible: Ansible, cli: C
     assert cli("drift")[0] == 0
     told = [one.variables["gpuadmin_health_checks"] for one in ansible.asked if one.playbook in ("provision", "drift")]
     assert set(told) == {str(checks)}, "drift would have them, too"
+
+
+def test_what_check_finds_is_seen_before_hosts_are_set_up(ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
+    settings = ansible.site / "gpuadmin.yml"
+    settings.write_text(settings.read_text(encoding="utf-8") + "images: {server: node1}\n", encoding="utf-8")
+    _, out, err = cli("provision", "--check")
+    wrong = "Note: gpuadmin check: gpuadmin.yml: images.server: 'node1' is not a host of group storage"
+    assert wrong in " ".join((out + err).split())
