@@ -62,7 +62,7 @@ FAULTS: dict[str, list[Callable[[Broken], object]]] = {
     "`useradd` by hand gave another uid": [lambda b: b.edit("etc/passwd", f"{NAME}:x:{UID}", f"{NAME}:x:1007")],
     "`usermod -L` by hand": [lambda b: b.edit("etc/shadow", f"{NAME}:*", f"{NAME}:!*")],
     "the new day was not brought to the node": [
-        lambda b: b.user_is(expires=date(2027, 2, 28)),
+        lambda b: b.user_is(expires=date(2099, 12, 31)),
         lambda b: b.edit("etc/shadow", "99999:7:::", "99999:7::20000:"),
     ],
     "/etc/nologin was left behind": [lambda b: b.write("etc/nologin", "maintenance until Monday\n")],
