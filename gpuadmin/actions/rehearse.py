@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ from gpuadmin.lab import snapshots, state, twin
 from gpuadmin.lab.progress import Progress
 from gpuadmin.records import history
 from gpuadmin.rehearsed import VARIABLE
+from gpuadmin.semester.machine import LOCK, WIPE, State
+from gpuadmin.semester.term import current_term
 from gpuadmin.similar import did_you_mean
 
 #: What light hosts can show. They have no boot loader, and no monitor that has measured for days.
@@ -70,6 +74,8 @@ def rehearse(
             raise ConfigError(f"{one} has no meaning after {verb}", hint=f"gpuadmin rehearse [--site DIR] {verb} …")
     real = load_site(given)
     _refuse_strangers(real, verb, words)
+    if verb == "semester-reset":
+        _refuse_reset(real, words)
     # guard: a second rehearsal waits for no twin that a first one uses
     with state.locked(name_twin(real.settings.name), "rehearsal.lock"):
         code, rehearsed = _on_twin(real, verb, arguments)
@@ -95,6 +101,15 @@ def _refuse_strangers(site: Site, verb: str, words: Mapping[str, Any]) -> None:
     for key, called in (("host", "HOST"), ("hosts", "HOST"), ("nodes", "HOST"), ("limit", "--limit")):
         for one in _several(words.get(key)):
             site.inventory.limited(one, called)
+
+
+def _refuse_reset(site: Site, words: Mapping[str, Any]) -> None:
+    """Raise what the reset would, which asks nobody on the twin: before a twin is made."""
+    term, phase = current_term(site.settings), words.get("phase")
+    State(early=bool(words.get("early"))).refuse_early(phase or LOCK, term, date.today())
+    if phase in (None, WIPE) and words.get("term") != term.name:
+        given = f"gpuadmin rehearse [--twin-only] semester-reset --term {shlex.quote(term.name)}"
+        raise ConfigError("on the twin nobody is asked for the term's name, so it has to be given", hint=given)
 
 
 def _several(given: str | Sequence[str] | None) -> Sequence[str]:

@@ -186,3 +186,25 @@ def test_nothing_of_the_current_directory_is_imported(tmp_path: Path, monkeypatc
     assert not (tmp_path / "ran").exists()
     for path in PACKAGE.rglob("*.py"):
         assert 'sys.executable, "-m"' not in path.read_text(encoding="utf-8"), path
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["--term", "2026-2"], (5, "2026-2 ends on 2097-01-31; lock waits for that day")),
+        (["--early"], (2, "semester-reset --term 2026-2")),
+        (["--early", "--term", "2026-1"], (2, "semester-reset --term 2026-2")),
+        (["--phase", "wipe", "--early"], (2, "semester-reset --term 2026-2")),
+    ],
+)
+def test_a_reset_that_the_twin_would_refuse_is_refused_first(
+    words: list[str], answer: tuple[int, str], twin: Twin, cli: Cli, tmp_path: Path
+) -> None:
+    settings = tmp_path / "site/gpuadmin.yml"
+    settings.write_text(settings.read_text() + "term: {name: 2026-2, deadline: 2097-01-31}\n")
+    code, _, err = cli("rehearse", "--twin-only", "semester-reset", *words)
+    assert (code, answer[1] in err) == (answer[0], True), err
+    assert twin.called == []
+    for fine in (["--early", "--term", "2026-2"], ["--phase", "announce"]):
+        assert cli("rehearse", "--twin-only", "semester-reset", *fine)[0] == 0
+        assert ("twin", "semester-reset", "--yes", *fine) in twin.called
