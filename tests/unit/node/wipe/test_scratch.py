@@ -4,6 +4,7 @@ import os
 import pwd
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -315,6 +316,17 @@ def test_no_home_root_is_not_no_homes(tmp_path: Path) -> None:
     mountinfo = f"1 0 0:1 / / rw - ext4 /dev/a rw\n2 1 0:2 / {tmp_path} rw - btrfs /dev/b rw\n"
     with pytest.raises(NodeError, match="there is no"):
         term_facts.of_homes(str(tmp_path / "homes"), None, mountinfo)
+
+
+@pytest.mark.root
+@pytest.mark.holds("nobody is locked out for a reset whose backup there cannot be")
+def test_homes_that_have_no_snapshots_are_told_before_anybody_is_locked_out() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as given:
+        base = Path(given)
+        (base / "homes").mkdir(mode=0o755)
+        (base / "backups").mkdir(mode=0o700)
+        with pytest.raises(NodeError, match="/homes is not on btrfs: there are no snapshots of it"):
+            term_facts.collect([], home_root=str(base / "homes"), backup_directory=str(base / "backups"))
 
 
 def test_backups_that_others_can_reach_decide_nothing(tmp_path: Path) -> None:

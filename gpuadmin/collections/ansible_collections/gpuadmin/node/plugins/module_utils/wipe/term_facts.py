@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuadmin.common.records.people import HomeEntry
 
-from .. import mounts, qgroups
+from .. import btrfs, mounts, qgroups
 from ..backups import accounting, backup_set
 from ..errors import NodeError
 from ..fields import home_owner
@@ -89,6 +89,8 @@ def collect(
     if home_root is not None:
         found["homes"] = of_homes(home_root, mountpoint, mounts.read_mountinfo())
         found["waiting"] = trash.names(home_root)
+    if home_root is not None and backup_directory is not None:
+        btrfs.holder(home_root)  # guard: nobody is locked out for a reset whose backup there cannot be
     if backup_directory is not None:
         found["backups"] = of_backups(backup_directory)
         found["free"] = free(backup_directory)
