@@ -13,7 +13,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
 from gpuadmin.reading import is_absent, read_text
-from gpuadmin.text import visible
+from gpuadmin.text import korean_term, visible
 
 HINT = "correct the site's template, or delete it: gpuadmin has one of its own"
 
@@ -56,7 +56,7 @@ class Templates:
             autoescape=False,
             **options,
         )
-        self._environment.filters.update(filters or {})
+        self._environment.filters.update({"korean_term": korean_term, **(filters or {})})
 
     def rendered(self, name: str, values: Mapping[str, Any]) -> str:
         """Given a template's name and its values, return its text. Raises ConfigError naming what is wrong."""

@@ -29,3 +29,8 @@ def _escape(match: re.Match[str]) -> str:
     if character == "\t":
         return "    "
     return f"\\x{ord(character):02x}" if ord(character) < 0x100 else f"U+{ord(character):04X}"
+
+
+def korean_term(name: str) -> str:
+    """A term's name in a Korean sentence: `2026-2학기`, and `2026년 2학기` as it is."""
+    return name if name.endswith("학기") else f"{name}학기"

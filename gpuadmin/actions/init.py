@@ -40,7 +40,7 @@ def init(
             f"{directory / HOSTS_FILE}: is there already; the hosts would be written into it",
             hint="nothing was changed; move it away, or name another directory",
         )
-    named = [*nodes, *([storage] if storage else [])]
+    named = [*nodes, *([] if storage is None else [storage])]
     try:
         for host in named:
             host_name(host)
@@ -53,7 +53,7 @@ def init(
             raise ConfigError(f"'{host}' is named twice", hint="a host is a node or the storage host, once")
     hosts = [SiteHost(storage, ("storage",))] if storage else []
     hosts += [SiteHost(node, ("gpu", "golden") if index == 0 else ("gpu",)) for index, node in enumerate(nodes)]
-    settings = {"admin": {"user": admin}} if admin else {}
+    settings = {} if admin is None else {"admin": {"user": admin}}
     called = name or directory.absolute().name
     try:
         _refuse(called, settings, hosts)

@@ -12,14 +12,14 @@ from gpuadmin.options import Options
 
 
 @click.command("init")
-@click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("directory", metavar="DIR", type=click.Path(file_okay=False))
 @click.option("--name", help="The cluster's name. [default: the directory's]")
 @click.option("--admin", "admin", metavar="USER", help="The account that gpuadmin logs in as. [default: gpuadmin]")
 @click.option("--storage", metavar="HOST", help="The host that serves the homes.")
 @click.option("--node", "nodes", metavar="HOST", multiple=True, help="A GPU node; repeatable, the first is golden.")
 @json_option
 def init(
-    directory: Path, name: str | None, admin: str | None, storage: str | None, nodes: tuple[str, ...], as_json: bool
+    directory: str, name: str | None, admin: str | None, storage: str | None, nodes: tuple[str, ...], as_json: bool
 ) -> int:
     """Write a new site: gpuadmin.yml, users.yml, inventory/, with comments that explain them.
 
@@ -28,7 +28,9 @@ def init(
     """
     from gpuadmin.actions.init import init
 
-    return init(directory, name=name, admin=admin, storage=storage, nodes=nodes, as_json=as_json)
+    if not directory:  # a variable that is not set
+        raise click.BadParameter("names no directory", param_hint="DIR")
+    return init(Path(directory), name=name, admin=admin, storage=storage, nodes=nodes, as_json=as_json)
 
 
 @click.command("check")

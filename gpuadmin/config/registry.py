@@ -201,7 +201,8 @@ def _conflicts(
         names[user.name] = user.name
         if user.uid is None:
             if accounts is not None and accounts.source == "registry":
-                yield where, f"'{user.name}' has no uid; gpuadmin add-user {user.name} gives one"
+                way = f"write one that is free, or take this out and type gpuadmin add-user {user.name}"
+                yield where, f"'{user.name}' has no uid; {way}"
         else:
             # guard: uids in users.yml are people's
             if accounts is not None and not accounts.uid_first <= user.uid <= accounts.uid_last:

@@ -26,6 +26,7 @@ from gpuadmin.results import RunResult
 from gpuadmin.semester import plans
 from gpuadmin.semester.machine import ANNOUNCE, END_SESSIONS, LOCK
 from gpuadmin.semester.term import current_term
+from gpuadmin.text import korean_term
 
 
 class Announce(Phase):
@@ -156,7 +157,7 @@ class EndSessions(Phase):
         minutes = max(1, self.reset.grace // 60)
         message = (
             f"{self.reset.decision.term} ends now. Sessions of accounts that end with it are closed in {minutes} min. "
-            f"{self.reset.decision.term}학기가 끝났습니다. 만료되는 계정의 세션은 {minutes}분 뒤에 닫힙니다."
+            f"{korean_term(self.reset.decision.term)}가 끝납니다. 만료되는 계정의 세션은 {minutes}분 뒤에 닫힙니다."
         )
         return {"gpuadmin_term": self.reset.term(message=message)}
 

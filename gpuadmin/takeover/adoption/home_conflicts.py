@@ -119,8 +119,8 @@ def find_wrong_disk(host: Host, homes: Homes) -> Iterator[Conflict]:
     elif found["fstype"] != "btrfs":
         yield Conflict(
             "homes without backups",
-            f"{homes.export} is on {found['fstype']}: backups of homes and the store of images need btrfs, and"
-            " everything else works",
+            f"{homes.export} is on {found['fstype']}: backups of homes, semester-reset and the store of images"
+            " need btrfs; everything else works",
             "note",
             (host.name,),
         )

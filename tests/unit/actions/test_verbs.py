@@ -877,3 +877,12 @@ def test_that_nothing_was_changed_is_said_where_nothing_was(ansible: Ansible, cl
     assert document["hosts"]["node1"]["obstacles"] == held.obstacles
     assert "In the group docker." in cli("runs", document["run"])[1]
     assert "nothing was changed" not in cli("provision", "--check")[1]
+
+
+@pytest.mark.parametrize("words", [[""], ["new", "--storage", ""], ["new", "--node", ""], ["new", "--admin", ""]])
+def test_init_takes_no_variable_that_is_not_set(
+    words: list[str], cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = cli("init", *words)
+    assert (code, out, list(tmp_path.iterdir())) == (2, "", []), err

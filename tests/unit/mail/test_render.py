@@ -24,6 +24,7 @@ from gpuadmin.config.schema import Settings, User
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.render import Renderer
+from gpuadmin.text import korean_term
 
 DAY = date(2026, 12, 31)
 LOGIN = ["gpu1.example.org", "gpu2.example.org"]
@@ -308,3 +309,8 @@ def test_a_subject_arrives_as_it_was_written(subject: str) -> None:
     raw = build_message(of, Head("lab", "gpu@example.org"), [(subject, "text")]).as_bytes()
     assert str(email.message_from_bytes(raw, policy=email.policy.default)["Subject"]) == one_line(subject)
     assert max(map(len, raw.splitlines())) < 79
+
+
+@pytest.mark.parametrize(("name", "words"), [("2026-2", "2026-2학기"), ("2026년 2학기", "2026년 2학기")])
+def test_a_term_is_called_one_once(name: str, words: str) -> None:
+    assert korean_term(name) == words
