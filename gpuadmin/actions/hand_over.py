@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -213,7 +214,7 @@ def _certificates(site: Site) -> Iterator[Item]:
 def _records(site: Site) -> Iterator[Item]:
     """The paper trail, which git does not have."""
     runs = list_runs(site.runs)
-    copy = f"rsync -a {site.runs}/ NEW:SITE/runs/"
+    copy = f"rsync -a {shlex.quote(str(site.runs))}/ NEW:SITE/runs/"
     if not runs:
         yield Item("records", str(site.runs), MISSING, "no run is recorded here: they are where gpuadmin was run", copy)
         return

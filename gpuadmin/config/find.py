@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError
@@ -21,7 +22,7 @@ def find_site(given: str | None) -> Path:
             source = "--site" if given else "GPUADMIN_SITE"
             raise ConfigError(
                 f"{directory}: no {SETTINGS_FILE} there ({source})",
-                hint=f"gpuadmin init {directory} writes one",
+                hint=f"gpuadmin init {shlex.quote(str(directory))} writes one",
             )
         return directory
     here = Path.cwd()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -32,46 +33,45 @@ _VARIABLES = re.compile(r"(GPUADMIN|ANSIBLE)_\w+")
 def repository(site: Path) -> Iterator[Item]:
     """The site's git repository: whether all of it is committed and pushed, as far as this machine knows."""
     what = "repository"
-    begin = f"git -C {site} init && git -C {site} add . && git -C {site} commit"
-
-    git = partial(ask_git, site)
+    git, ask = f"git -C {shlex.quote(str(site))}", partial(ask_git, site)
+    begin = f"{git} init && {git} add . && {git} commit"
     if ask_program("git", "--version") is None:
         yield Item(what, str(site), UNKNOWN, "this machine has no git", "install git")
         return
-    if git("rev-parse", "--is-inside-work-tree") != "true":
+    if ask("rev-parse", "--is-inside-work-tree") != "true":
         words = "is not in a git repository that you can read"
         yield Item(what, str(site), MISSING, words, begin)
         return
-    changed = git("status", "--porcelain", "--", ".")
+    changed = ask("status", "--porcelain", "--", ".")
     if changed is None:
-        yield Item(what, str(site), UNKNOWN, "git does not say what is committed", f"git -C {site} status")
+        yield Item(what, str(site), UNKNOWN, "git does not say what is committed", f"{git} status")
     elif changed:
         words = f"{counted(len(changed.splitlines()), 'change is', 'changes are')} not committed"
-        yield Item(what, str(site), YOURS, words, f"git -C {site} add -A . && git -C {site} commit")
-    elif not git("ls-files", "--", SETTINGS_FILE):
+        yield Item(what, str(site), YOURS, words, f"{git} add -A . && {git} commit")
+    elif not ask("ls-files", "--", SETTINGS_FILE):
         words = "is in another repository, which ignores it: none of it is kept"
         yield Item(what, str(site), MISSING, words, begin)
         return
     # guard: a file of the site that git ignores is not committed
-    elif left := [one for one in (USERS_FILE, HOSTS_FILE) if (site / one).exists() and not git("ls-files", "--", one)]:
+    elif left := [one for one in (USERS_FILE, HOSTS_FILE) if (site / one).exists() and not ask("ls-files", "--", one)]:
         words = f"git ignores {listed(left)}: on this machine alone"
-        yield Item(what, str(site), MISSING, words, f"git -C {site} add -f {' '.join(left)}")
+        yield Item(what, str(site), MISSING, words, f"{git} add -f {' '.join(left)}")
     else:
         yield Item(what, str(site), IN_ORDER, "all of it is committed")
-    remotes = (git("remote") or "").split()
+    remotes = (ask("remote") or "").split()
     if not remotes:
         words = "has no remote: it is on this machine alone"
-        yield Item(what, str(site), MISSING, words, f"git -C {site} remote add …")
+        yield Item(what, str(site), MISSING, words, f"{git} remote add …")
         return
-    upstream = git("rev-parse", "--abbrev-ref", "@{upstream}")
+    upstream = ask("rev-parse", "--abbrev-ref", "@{upstream}")
     remote = next((one for one in remotes if (upstream or "").startswith(f"{one}/")), remotes[0])
-    url = git("remote", "get-url", remote) or remote
+    url = ask("remote", "get-url", remote) or remote
     bare = _LOGIN.sub(r"\1", url)
     where = _QUERY.sub(r"\1", bare)
     # a name alone is not a secret
     if where != bare or re.search(r"://[^/@]*:[^/]*@", url):
         yield Item(what, where, YOURS, "its address has a password or a token in it", f"git remote set-url {remote} …")
-    ahead = git("rev-list", "--count", "@{upstream}..HEAD") if upstream else None
+    ahead = ask("rev-list", "--count", "@{upstream}..HEAD") if upstream else None
     push = "the remote decides whether the new admin can push; have them try: git push --dry-run"
     if ahead is None:
         yield Item(
@@ -79,11 +79,11 @@ def repository(site: Path) -> Iterator[Item]:
             where,
             YOURS,
             f"the branch has no upstream; {push}",
-            f"git -C {site} push -u {remote} HEAD",
+            f"{git} push -u {remote} HEAD",
         )
     elif ahead != "0":
         commits = counted(int(ahead), "commit is", "commits are")
-        yield Item(what, where, YOURS, f"{commits} not pushed; {push}", f"git -C {site} push")
+        yield Item(what, where, YOURS, f"{commits} not pushed; {push}", f"{git} push")
     else:
         yield Item(what, where, IN_ORDER, f"all commits are pushed, as of the last fetch; {push}")
 

@@ -39,8 +39,9 @@ def test_a_site_is_found_from_the_option_the_environment_or_upwards(
         find_site(None)
     monkeypatch.setenv("GPUADMIN_SITE", str(site))
     assert find_site(None) == site
-    with pytest.raises(ConfigError, match=r"no gpuadmin\.yml there \(--site\)"):
-        find_site(str(tmp_path))
+    with pytest.raises(ConfigError, match=r"no gpuadmin\.yml there \(--site\)") as caught:
+        find_site(str(tmp_path / "a b"))
+    assert caught.value.hint == f"gpuadmin init '{tmp_path}/a b' writes one"
     monkeypatch.setenv("GPUADMIN_SITE", str(tmp_path))
     with pytest.raises(ConfigError, match="GPUADMIN_SITE"):
         find_site(None)

@@ -91,6 +91,18 @@ def test_a_token_in_the_remotes_address_is_not_shown(tmp_path: Path, address: st
     assert items[-1].where == "https://git.example.org/site"
 
 
+def test_what_settles_it_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "x")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "x@example.org")
+    site = tmp_path / "내 클러스터 a"
+    site.mkdir()
+    (site / "gpuadmin.yml").write_text("name: x\n")
+    (item,) = repository(site)
+    subprocess.run(["sh", "-c", f"{item.command} -m x"], check=True, capture_output=True)
+    assert states(site) == [(IN_ORDER, "all of it is committed"), (MISSING, "has no remote")]
+
+
 def test_a_directory_has_no_query(tmp_path: Path) -> None:
     git(tmp_path, "init")
     (tmp_path / "gpuadmin.yml").touch()
