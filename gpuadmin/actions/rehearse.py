@@ -106,10 +106,15 @@ def _refuse_strangers(site: Site, verb: str, words: Mapping[str, Any]) -> None:
 def _refuse_reset(site: Site, words: Mapping[str, Any]) -> None:
     """Raise what the reset would, which asks nobody on the twin: before a twin is made."""
     term, phase = current_term(site.settings), words.get("phase")
-    State(early=bool(words.get("early"))).refuse_early(phase or LOCK, term, date.today())
+    given = f"semester-reset --term {shlex.quote(term.name)}"
+    try:
+        State(early=bool(words.get("early"))).refuse_early(phase or LOCK, term, date.today())
+    except RefusedError as error:
+        hint = f"before that day, on the twin alone: gpuadmin rehearse --twin-only {given} --early"
+        raise RefusedError(error.message, hint=hint) from None
     if phase in (None, WIPE) and words.get("term") != term.name:
-        given = f"gpuadmin rehearse [--twin-only] semester-reset --term {shlex.quote(term.name)}"
-        raise ConfigError("on the twin nobody is asked for the term's name, so it has to be given", hint=given)
+        hint = f"gpuadmin rehearse [--twin-only] {given}"
+        raise ConfigError("on the twin nobody is asked for the term's name, so it has to be given", hint=hint)
 
 
 def _several(given: str | Sequence[str] | None) -> Sequence[str]:

@@ -192,6 +192,7 @@ def test_nothing_of_the_current_directory_is_imported(tmp_path: Path, monkeypatc
     ("words", "answer"),
     [
         (["--term", "2026-2"], (5, "2026-2 ends on 2097-01-31; lock waits for that day")),
+        ([], (5, "gpuadmin rehearse --twin-only semester-reset --term 2026-2 --early")),
         (["--early"], (2, "semester-reset --term 2026-2")),
         (["--early", "--term", "2026-1"], (2, "semester-reset --term 2026-2")),
         (["--phase", "wipe", "--early"], (2, "semester-reset --term 2026-2")),
