@@ -32,5 +32,5 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def korean_term(name: str) -> str:
-    """A term's name in a Korean sentence: `2026-2학기`, and `2026년 2학기` as it is."""
-    return name if name.endswith("학기") else f"{name}학기"
+    """A term's name in a Korean sentence: `2026-2학기`, `여름 학기`, and `2026년 2학기` as it is."""
+    return name if name.endswith("학기") else f"{name}학기" if name[-1:].isdigit() else f"{name} 학기"

@@ -13,6 +13,7 @@ from gpuadmin.actions.shared.queue import say_drained
 from gpuadmin.actions.shared.roles import everybody, plan_roles
 from gpuadmin.common.text import listed
 from gpuadmin.config.check import NO_LIMITS, WITH_LIMITS, findings
+from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
@@ -24,6 +25,9 @@ def provision(options: Options) -> int:
     """Run every role on every host that calls for it. Returns the exit code."""
     with opened("provision", options) as session:
         session.plan(_plan(session))
+        for one in findings(session.site):
+            if one.level == "error":  # beside the plan: a twin has other files, and its plan is compared
+                echo(f"Note: gpuadmin check: {one.where}: {one.message}", err=True)
         secret, secrets, given = gather(session)
         session.predict("provision", None, ask_carried(session, given), first=partial(show_changes, session))
         session.confirm()  # guard: provision asks before it does something
@@ -59,8 +63,7 @@ def find_checks(session: Session) -> str:
 
 def _plan(session: Session) -> Plan:
     plan = plan_roles(session, f"Set up the hosts of {session.site.settings.name}")
-    wrong = [one for one in findings(session.site) if one.level == "error"]
-    notes = [*plan.warnings, *(f"gpuadmin check: {one.where}: {one.message}" for one in wrong)]
+    notes = list(plan.warnings)
     if session.site.settings.limits is None and session.named("gpu"):
         notes.append(f"no limits: {NO_LIMITS}; {WITH_LIMITS}")
     if session.site.settings.slurm is None and session.site.inventory.group("slurm"):

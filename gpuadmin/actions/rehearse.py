@@ -29,7 +29,7 @@ from gpuadmin.lab import snapshots, state, twin
 from gpuadmin.lab.progress import Progress
 from gpuadmin.records import history
 from gpuadmin.rehearsed import VARIABLE
-from gpuadmin.semester.machine import LOCK, WIPE, State
+from gpuadmin.semester.machine import ANNOUNCE, LOCK, State
 from gpuadmin.semester.term import current_term
 from gpuadmin.similar import did_you_mean
 
@@ -104,17 +104,21 @@ def _refuse_strangers(site: Site, verb: str, words: Mapping[str, Any]) -> None:
 
 
 def _refuse_reset(site: Site, words: Mapping[str, Any]) -> None:
-    """Raise what the reset would, which asks nobody on the twin: before a twin is made."""
+    """Raise what the reset would, which is begun on the twin and asks nobody there: before a twin is made."""
     term, phase = current_term(site.settings), words.get("phase")
-    given = f"semester-reset --term {shlex.quote(term.name)}"
+    if words.get("preview"):
+        return
+    if words.get("resume") or words.get("abort") or phase not in (None, ANNOUNCE):
+        raise ConfigError("a twin has no reset that was begun", hint="rehearse it from its beginning")
+    if words.get("term") not in ((term.name,) if phase is None else (None, term.name)):
+        hint = f"add --term {shlex.quote(term.name)}"
+        raise ConfigError("on the twin nobody is asked for the term's name, so it has to be given", hint=hint)
     try:
         State(early=bool(words.get("early"))).refuse_early(phase or LOCK, term, date.today())
     except RefusedError as error:
-        hint = f"before that day, on the twin alone: gpuadmin rehearse --twin-only {given} --early"
-        raise RefusedError(error.message, hint=hint) from None
-    if phase in (None, WIPE) and words.get("term") != term.name:
-        hint = f"gpuadmin rehearse [--twin-only] {given}"
-        raise ConfigError("on the twin nobody is asked for the term's name, so it has to be given", hint=hint)
+        raise RefusedError(
+            error.message, hint="before that day, on the twin alone: add --twin-only, and --early"
+        ) from None
 
 
 def _several(given: str | Sequence[str] | None) -> Sequence[str]:

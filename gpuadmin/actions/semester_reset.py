@@ -90,6 +90,7 @@ def _refuse_first(reset: Reset, phases: Sequence[Phase]) -> None:
     names = [phase.name for phase in phases]
     for name in names:
         reset.refuse_early(name)
+        reset.refuse_no_snapshots(name)
     reset.refuse_pending(names[0])
     if WIPE in names:
         refuse_yes_alone(reset)
@@ -102,6 +103,7 @@ def _waits(reset: Reset, names: Sequence[str]) -> str | None:
     try:
         for name in names:
             reset.refuse_early(name)
+            reset.refuse_no_snapshots(name)
     except RefusedError as error:
         return error.message
     return None

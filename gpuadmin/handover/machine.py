@@ -70,7 +70,9 @@ def repository(site: Path) -> Iterator[Item]:
     where = _QUERY.sub(r"\1", bare)
     # a name alone is not a secret
     if where != bare or re.search(r"://[^/@]*:[^/]*@", url):
-        yield Item(what, where, YOURS, "its address has a password or a token in it", f"git remote set-url {remote} …")
+        yield Item(
+            what, where, YOURS, "its address has a password or a token in it", f"{git} remote set-url {remote} …"
+        )
     ahead = ask("rev-list", "--count", "@{upstream}..HEAD") if upstream else None
     push = "the remote decides whether the new admin can push; have them try: git push --dry-run"
     if ahead is None:

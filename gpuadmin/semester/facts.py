@@ -53,6 +53,13 @@ class Facts:
             (answer["homes"] for answer in self.hosts.values() if answer is not None and "homes" in answer), None
         )
 
+    @property
+    def no_snapshots(self) -> str | None:
+        """Why the storage host can make no backup of the homes; None if it can, or is silent."""
+        return next(
+            (answer["no_snapshots"] for answer in self.hosts.values() if answer and "no_snapshots" in answer), None
+        )
+
     def identities(self) -> Mapping[str, int]:
         """uids by the storage host's NSS, of people whose uid the registry does not have."""
         return next((answer["identities"] for answer in self.hosts.values() if answer and "identities" in answer), {})

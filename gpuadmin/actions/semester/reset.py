@@ -20,7 +20,7 @@ from gpuadmin.plan import Plan, Step
 from gpuadmin.results import RunResult
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.journal import Journal
-from gpuadmin.semester.machine import BACKUP, WIPE, State
+from gpuadmin.semester.machine import BACKUP, END_SESSIONS, LOCK, WIPE, State
 from gpuadmin.semester.planner import Decision, backup_name, decide, narrowed, refuse_unknown_keep, slug, with_facts
 from gpuadmin.semester.refusals import refuse_unknown
 from gpuadmin.semester.term import current_term
@@ -78,6 +78,19 @@ class Reset:
         """A phase waits for the term's last day unless the admin says otherwise."""
         if not self.request.early:
             self.state.refuse_early(phase, current_term(self.session.site.settings), date.today())
+
+    def refuse_no_snapshots(self, phase: str) -> None:
+        """Nobody is locked out where the homes have no snapshots, and so no backup."""
+        why = self.facts.no_snapshots
+        if why is not None and phase in (
+            LOCK,
+            END_SESSIONS,
+            BACKUP,
+        ):  # guard: nobody is locked out where no backup can be
+            hint = (
+                "no home is wiped without a backup: move the homes to btrfs; gpuadmin lock-user closes accounts alone"
+            )
+            raise RefusedError(f"{phase}: {why}", hint=hint)
 
     def refuse_pending(self, phase: str) -> None:
         """A phase waits for hosts where one before it is pending unless the admin leaves them pending."""

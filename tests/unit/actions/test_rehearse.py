@@ -1,6 +1,7 @@
 """rehearse: the twin first, and the real hosts only after it, with its plan."""
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -191,21 +192,37 @@ def test_nothing_of_the_current_directory_is_imported(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (["--term", "2026-2"], (5, "2026-2 ends on 2097-01-31; lock waits for that day")),
-        ([], (5, "gpuadmin rehearse --twin-only semester-reset --term 2026-2 --early")),
-        (["--early"], (2, "semester-reset --term 2026-2")),
-        (["--early", "--term", "2026-1"], (2, "semester-reset --term 2026-2")),
-        (["--phase", "wipe", "--early"], (2, "semester-reset --term 2026-2")),
+        (["--term", "a b"], (5, "a b ends on 2097-01-31; lock waits for that day")),
+        (["--term", "a b"], (5, "add --twin-only, and --early")),
+        (["--early"], (2, "add --term 'a b'")),
+        (["--early", "--term", "2026-1"], (2, "add --term 'a b'")),
+        (["--phase", "announce", "--term", "2026-1"], (2, "add --term 'a b'")),
+        (["--phase", "wipe", "--early", "--term", "a b"], (2, "a twin has no reset that was begun")),
+        (["--resume"], (2, "a twin has no reset that was begun")),
+        (["--abort"], (2, "a twin has no reset that was begun")),
     ],
 )
 def test_a_reset_that_the_twin_would_refuse_is_refused_first(
     words: list[str], answer: tuple[int, str], twin: Twin, cli: Cli, tmp_path: Path
 ) -> None:
     settings = tmp_path / "site/gpuadmin.yml"
-    settings.write_text(settings.read_text() + "term: {name: 2026-2, deadline: 2097-01-31}\n")
+    settings.write_text(settings.read_text() + "term: {name: a b, deadline: 2097-01-31}\n")
     code, _, err = cli("rehearse", "--twin-only", "semester-reset", *words)
     assert (code, answer[1] in err) == (answer[0], True), err
     assert twin.called == []
-    for fine in (["--early", "--term", "2026-2"], ["--phase", "announce"]):
-        assert cli("rehearse", "--twin-only", "semester-reset", *fine)[0] == 0
-        assert ("twin", "semester-reset", "--yes", *fine) in twin.called
+
+
+@pytest.mark.parametrize(
+    ("words", "deadline"),
+    [
+        (["--early", "--term", "2026-2"], "2097-01-31"),
+        (["--term", "2026-2"], "2026-01-31"),
+        (["--phase", "announce"], "2097-01-31"),
+        (["--preview"], "2097-01-31"),
+    ],
+)
+def test_a_reset_that_the_twin_does_is_rehearsed(words: list[str], deadline: str, twin: Twin, cli: Cli) -> None:
+    settings = Path(os.environ["GPUADMIN_SITE"], "gpuadmin.yml")
+    settings.write_text(settings.read_text() + f"term: {{name: 2026-2, deadline: {deadline}}}\n")
+    assert cli("rehearse", "--twin-only", "semester-reset", *words)[0] == 0
+    assert ("twin", "semester-reset", "--yes", *words) in twin.called

@@ -311,6 +311,8 @@ def test_a_subject_arrives_as_it_was_written(subject: str) -> None:
     assert max(map(len, raw.splitlines())) < 79
 
 
-@pytest.mark.parametrize(("name", "words"), [("2026-2", "2026-2학기"), ("2026년 2학기", "2026년 2학기")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("2026-2", "2026-2학기"), ("여름", "여름 학기"), ("2026년 2학기", "2026년 2학기")]
+)
 def test_a_term_is_called_one_once(name: str, words: str) -> None:
     assert korean_term(name) == words

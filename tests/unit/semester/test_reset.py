@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from gpuadmin.accounts import requests as accounts
 from gpuadmin.ansible.invocation import Invocation
@@ -360,6 +362,25 @@ def test_what_was_refused_as_too_early_is_not_begun(cluster: Cluster, cli: Cli) 
     path.write_text(path.read_text().replace("2026-01-31", "2099-01-31"))
     assert cli(*ALL)[0] == 5
     succeed(cli, *ALL, "--early")
+
+
+@pytest.mark.holds("nobody is locked out where no backup can be")
+def test_homes_that_have_no_snapshots_lock_nobody_out(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(path: str) -> str:
+        raise NodeError(f"{path} is not on btrfs")
+
+    people = (cluster.site / "users.yml").read_text()
+    with monkeypatch.context() as patched:
+        patched.setattr(btrfs, "holder", none)
+        assert "is not on btrfs" in fail(cli, 5, *ALL)
+        assert not journal(cluster).state().begun
+        assert "is not on btrfs" in "".join(cli("semester-reset", "--check")[1:])
+        succeed(cli, *ALL, "--phase", "announce")
+        assert "is not on btrfs" in fail(cli, 5, *ALL, "--phase", "lock")
+        assert (cluster.site / "users.yml").read_text() == people
+    succeed(cli, *ALL, "--resume")
 
 
 @pytest.mark.parametrize("phase", ["lock", "end-sessions", "wipe"])

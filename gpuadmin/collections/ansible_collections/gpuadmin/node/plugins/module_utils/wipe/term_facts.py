@@ -89,8 +89,11 @@ def collect(
     if home_root is not None:
         found["homes"] = of_homes(home_root, mountpoint, mounts.read_mountinfo())
         found["waiting"] = trash.names(home_root)
-    if home_root is not None and backup_directory is not None:
-        btrfs.holder(home_root)  # guard: nobody is locked out for a reset whose backup there cannot be
+    if home_root is not None:
+        try:
+            btrfs.holder(home_root)
+        except NodeError as error:
+            found["no_snapshots"] = str(error)
     if backup_directory is not None:
         found["backups"] = of_backups(backup_directory)
         found["free"] = free(backup_directory)
