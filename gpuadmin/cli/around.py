@@ -26,7 +26,7 @@ def rehearse(ctx: click.Context, verb: str, arguments: tuple[str, ...], twin_onl
 
     \b
     gpuadmin rehearse remove-user minji
-    gpuadmin rehearse --twin-only semester-reset --term 2026-2 --early
+    gpuadmin rehearse --twin-only lock-user minji
     """
     from gpuadmin.actions.rehearse import rehearse
 

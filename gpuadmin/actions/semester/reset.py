@@ -81,15 +81,9 @@ class Reset:
 
     def refuse_no_snapshots(self, phase: str) -> None:
         """Nobody is locked out where the homes have no snapshots, and so no backup."""
-        why = self.facts.no_snapshots
-        if why is not None and phase in (
-            LOCK,
-            END_SESSIONS,
-            BACKUP,
-        ):  # guard: nobody is locked out where no backup can be
-            hint = (
-                "no home is wiped without a backup: move the homes to btrfs; gpuadmin lock-user closes accounts alone"
-            )
+        why = self.facts.no_snapshots if phase in (LOCK, END_SESSIONS, BACKUP) else None
+        if why is not None:  # guard: nobody is locked out where no backup can be
+            hint = "a home is wiped after a backup alone: move the homes to btrfs, or lock people: gpuadmin lock-user"
             raise RefusedError(f"{phase}: {why}", hint=hint)
 
     def refuse_pending(self, phase: str) -> None:
