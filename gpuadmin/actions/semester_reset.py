@@ -89,8 +89,7 @@ def _refuse_first(reset: Reset, phases: Sequence[Phase]) -> None:
     """
     names = [phase.name for phase in phases]
     for name in names:
-        reset.refuse_early(name)
-        reset.refuse_no_snapshots(name)
+        reset.refuse_now(name)
     reset.refuse_pending(names[0])
     if WIPE in names:
         refuse_yes_alone(reset)
@@ -102,8 +101,7 @@ def _waits(reset: Reset, names: Sequence[str]) -> str | None:
     """Why the run of these phases would not get to its end today; None if it would."""
     try:
         for name in names:
-            reset.refuse_early(name)
-            reset.refuse_no_snapshots(name)
+            reset.refuse_now(name)
     except RefusedError as error:
         return error.message
     return None
@@ -130,7 +128,7 @@ def _check(reset: Reset, phase: Phase) -> int:
 
 def _do(reset: Reset, phase: Phase) -> int:
     """Show, ask, write the journal, do, write the journal. Returns the exit code."""
-    reset.refuse_early(phase.name)
+    reset.refuse_now(phase.name)
     reset.refuse_pending(phase.name)
     phase.require()
     plan = phase.plan()

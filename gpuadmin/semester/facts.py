@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from gpuadmin.results import HostResult
+
+Default = TypeVar("Default")
 
 
 @dataclass(frozen=True)
@@ -49,20 +51,16 @@ class Facts:
 
     def of_homes(self) -> Mapping[str, Any] | None:
         """The homes, as the storage host has them; None if it is silent."""
-        return next(
-            (answer["homes"] for answer in self.hosts.values() if answer is not None and "homes" in answer), None
-        )
+        return self._find("homes", None)
 
     @property
     def no_snapshots(self) -> str | None:
         """Why the storage host can make no backup of the homes; None if it can, or is silent."""
-        return next(
-            (answer["no_snapshots"] for answer in self.hosts.values() if answer and "no_snapshots" in answer), None
-        )
+        return self._find("no_snapshots", None)
 
     def identities(self) -> Mapping[str, int]:
         """uids by the storage host's NSS, of people whose uid the registry does not have."""
-        return next((answer["identities"] for answer in self.hosts.values() if answer and "identities" in answer), {})
+        return self._find("identities", {})
 
     def backups(self) -> list[Mapping[str, Any]]:
         """The complete backups on the storage host, oldest first."""
@@ -71,7 +69,11 @@ class Facts:
 
     def waiting(self) -> list[str]:
         """Homes that are out of sight and not deleted (yet), as BACKUP/USER."""
-        return next((list(answer["waiting"]) for answer in self.hosts.values() if answer and "waiting" in answer), [])
+        return list(self._find("waiting", ()))
+
+    def _find(self, name: str, default: Default) -> Any | Default:
+        """What only the storage host reports; the default where it is silent, or has none."""
+        return next((answer[name] for answer in self.hosts.values() if answer and name in answer), default)
 
     def scratch(self, host: str) -> list[Mapping[str, Any]]:
         answer = self.hosts.get(host)

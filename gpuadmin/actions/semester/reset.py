@@ -74,13 +74,10 @@ class Reset:
         """users.yml as it is now: a reset writes it more than once."""
         return RegistryFile.load(self.session.site.directory / USERS_FILE, self.session.site.settings)
 
-    def refuse_early(self, phase: str) -> None:
-        """A phase waits for the term's last day unless the admin says otherwise."""
+    def refuse_now(self, phase: str) -> None:
+        """A phase waits for the term's last day unless the admin says otherwise, and for homes that have snapshots."""
         if not self.request.early:
             self.state.refuse_early(phase, current_term(self.session.site.settings), date.today())
-
-    def refuse_no_snapshots(self, phase: str) -> None:
-        """Nobody is locked out where the homes have no snapshots, and so no backup."""
         why = self.facts.no_snapshots if phase in (LOCK, END_SESSIONS, BACKUP) else None
         if why is not None:  # guard: nobody is locked out where no backup can be
             hint = "a home is wiped after a backup alone: move the homes to btrfs, or lock people: gpuadmin lock-user"
