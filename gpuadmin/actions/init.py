@@ -54,7 +54,7 @@ def init(
     hosts = [SiteHost(storage, ("storage",))] if storage else []
     hosts += [SiteHost(node, ("gpu", "golden") if index == 0 else ("gpu",)) for index, node in enumerate(nodes)]
     settings = {} if admin is None else {"admin": {"user": admin}}
-    called = name or directory.absolute().name
+    called = directory.absolute().name if name is None else name
     try:
         _refuse(called, settings, hosts)
         written = write_site(directory, name=called, settings=settings, hosts=hosts)

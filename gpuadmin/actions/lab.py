@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -61,7 +62,7 @@ def up(
         releases=asked,
     )
     count = counted(len(lab.hosts), "host is", "hosts are")
-    summary = f"{count} up. The site is {directory}: try  gpuadmin check --site {directory}"
+    summary = f"{count} up. The site is {directory}: try  gpuadmin check --site {shlex.quote(str(directory))}"
     return _done("up", report.facts(name) if as_json else {}, summary, as_json=as_json)
 
 

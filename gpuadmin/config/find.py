@@ -33,7 +33,7 @@ def find_site(given: str | None) -> Path:
             if not (ours(directory) and ours(settings)):
                 raise ConfigError(
                     f"{settings}: is another account's, and a site can have any program run as you",
-                    hint=f"if it is your site: --site {directory}, or GPUADMIN_SITE",
+                    hint=f"if it is your site: --site {shlex.quote(str(directory))}, or GPUADMIN_SITE",
                 )
             return directory
     raise ConfigError(

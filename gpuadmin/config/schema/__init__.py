@@ -53,7 +53,7 @@ class Runs(Model):
 class Settings(Model):
     """gpuadmin.yml"""
 
-    name: Annotated[Text, Field(description="The cluster's name, as people call it.")]
+    name: Annotated[Text, Field(min_length=1, description="The cluster's name, as people call it.")]
     admin: Annotated[Admin, Field(description="How gpuadmin reaches the hosts.")] = Admin()
     admins: Annotated[
         list[DeclaredAdmin] | None,

@@ -43,3 +43,4 @@ def test_what_check_finds_is_seen_before_hosts_are_set_up(ansible: Ansible, cli:
     _, out, err = cli("provision", "--check")
     wrong = "Note: gpuadmin check: gpuadmin.yml: images.server: 'node1' is not a host of group storage"
     assert wrong in " ".join((out + err).split())
+    assert err.count("gpuadmin check:") == 1, "what is no mistake is left to check"

@@ -674,6 +674,7 @@ def test_what_will_not_work_later_is_found_now(site: Path, cli: Callable[..., tu
         (("--storage", "nas", "--node", "n1", "--node", "n1"), "'n1' is named twice"),
         (("--storage", "gpu", "--node", "n1"), "a host and a group have this name"),
         (("--storage", "nas", "--node", "n1", "--admin", "{{ x }}"), "template marker"),
+        (("--name", ""), "name: must hold at least 1"),
     ],
 )
 def test_init_writes_nothing_that_check_refuses(

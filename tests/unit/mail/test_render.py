@@ -2,6 +2,7 @@
 
 import email
 import email.policy
+import re
 from datetime import UTC, date, datetime
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -316,3 +317,9 @@ def test_a_subject_arrives_as_it_was_written(subject: str) -> None:
 )
 def test_a_term_is_called_one_once(name: str, words: str) -> None:
     assert korean_term(name) == words
+
+
+@pytest.mark.parametrize("path", sorted(content_path("templates").rglob("*.ko*.j2")), ids=lambda path: path.name)
+def test_every_korean_template_calls_a_term_so(path: Path) -> None:
+    for expression in re.findall(r"{{.*?}}", path.read_text()):
+        assert not re.search(r"\bterm\b(?! \| korean_term| else)", expression), expression
