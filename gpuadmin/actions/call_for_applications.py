@@ -6,9 +6,9 @@ from datetime import date
 
 from gpuadmin.actions.shared.pages import find_gpus, give, languages
 from gpuadmin.config.load import load_site
+from gpuadmin.config.login import list_login_nodes
 from gpuadmin.console import echo
 from gpuadmin.pages.call import NAME, SURVEY, call, make_call
-from gpuadmin.pages.guide import list_login_nodes
 
 
 def call_for_applications(

@@ -348,4 +348,4 @@ def _say(keys: Sequence[str], secrets: Sequence[Secret], target: Path, written: 
         echo(f"  {shown(key)}", err=True)
     if written:
         echo("The new admin opens it in a new directory:", err=True)
-        echo(f"  mkdir -m 700 handed && age -d -i ~/.ssh/id_ed25519 {target.name} | tar -x -C handed", err=True)
+        echo(f"  mkdir -m 700 ~/handed && age -d -i ~/.ssh/id_ed25519 {target.name} | tar -x -C ~/handed", err=True)

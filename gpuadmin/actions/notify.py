@@ -20,7 +20,7 @@ def notify(options: Options, mail: MailOptions) -> int:
         if mail.again:
             known(registry, mail.again)
         post = Post.of(session, mail)
-        nodes = [host.name for host in session.site.inventory.group("gpu")]
+        nodes = session.site.inventory.group("gpu")
         notices = plan_notices(
             registry.registry, settings, date.today(), post.ledger, again=mail.again, nodes=nodes
         )  # fmt: skip

@@ -172,7 +172,8 @@ def _ready(real: Site) -> Path:
     if _gpuadmin("provision", directory, ("--yes",)) != ExitCode.DONE:
         raise GpuadminError(
             f"the twin of {real.settings.name} could not be provisioned; nothing was done on the real hosts",
-            hint=f"gpuadmin provision --site {shlex.quote(str(directory))}; gpuadmin lab down --purge --name {name} begins again",
+            hint=f"gpuadmin provision --site {shlex.quote(str(directory))}; "
+            f"gpuadmin lab down --purge --name {name} begins again",
         )
     snapshots.save(name, _READY, Progress(), replace=True)
     marked.write_text(key)

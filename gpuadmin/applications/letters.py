@@ -7,28 +7,30 @@ from collections.abc import Sequence
 from gpuadmin.applications.matching import Entry
 from gpuadmin.common.mail.letter import Letter
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.login import list_login_nodes
 from gpuadmin.config.queue import any_granted, find_self_service, takes_jobs
 from gpuadmin.config.schema import Settings, User
-from gpuadmin.mail.letter import login_hosts
 
 
 def welcome(
     user: User,
     settings: Settings,
-    nodes: Sequence[str],
+    hosts: Sequence[Host],
     *,
     person: str | None = None,
-    hosts: Sequence[Host] = (),
 ) -> Letter:
-    """Given somebody with a new account and the names of the nodes, return the mail that tells them all they need.
+    """Given somebody with a new account and all of the inventory, return the mail that tells them all they need.
 
-    `person`: how they are addressed, if not by the note, which for an applicant is their name. `hosts`: all of the
-    inventory.
+    `person`: how they are addressed, if not by the note, which for an applicant is their name. Raises ConfigError if
+    there is no node to log in to.
     """
     assert user.email is not None  # the caller has checked
     term = settings.term
+    stays = settings.is_protected(user.name) or (term is not None and user.stays == term.name)
+    nodes = [host for host in hosts if "gpu" in host.groups]
+    login = list_login_nodes(settings, nodes)
     queued = [host.name for host in hosts if takes_jobs(settings, hosts, host)]
-    beside = [host.name for host in hosts if "gpu" in host.groups and host.name not in queued]
+    beside = [host.name for host in nodes if host.name not in queued]
     return Letter(
         template="welcome",
         address=user.email,
@@ -39,13 +41,18 @@ def welcome(
             "account": user.name,
             "person": person or user.note or user.name,
             "expires": user.expires,
+            "term_ends": None if stays or term is None else term.deadline,
             "docker": user.docker and settings.docker.enabled,
-            "login": login_hosts(settings, nodes),
+            "login": [node.name for node in login],
+            "address": login[0].address,
+            "port": login[0].port,
             "queue": settings.slurm is not None,
             "queue_nodes": queued if beside else [],  # named only where others are not in it
             "granted": any_granted(settings, hosts),
             "self_service": find_self_service(settings, hosts),
-            "dashboard": settings.metrics.dashboard.enabled and any("monitor" in host.groups for host in hosts),
+            "dashboard": settings.metrics.dashboard.enabled
+            and settings.metrics.dashboard.listen == "all"
+            and any("monitor" in host.groups for host in hosts),
         },
     )
 

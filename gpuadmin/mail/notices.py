@@ -14,9 +14,10 @@ from typing import Any, Generic, TypeVar
 from gpuadmin.common.mail.ledger import Entry, State
 from gpuadmin.common.mail.letter import Letter
 from gpuadmin.common.text import counted
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.login import Node, list_login_nodes
 from gpuadmin.config.schema import Registry, Settings, Term, User
 from gpuadmin.mail.ledger import Ledger
-from gpuadmin.mail.letter import login_hosts
 from gpuadmin.semester.term import standings
 
 DEFAULT_REMINDERS = (14, 7, 1)
@@ -101,7 +102,7 @@ def plan_notices(
     *,
     again: Collection[str] = (),
     keep: Collection[str] = (),
-    nodes: Sequence[str] = (),
+    nodes: Sequence[Host] = (),
 ) -> Notices:
     """Given people, settings, today and what was sent, return the mails to send today: one for each address.
 
@@ -111,7 +112,7 @@ def plan_notices(
     sorting = Sorting[Notice](ledger, again)
     for notice in due(registry, settings, today, keep):
         sorting.add(notice.user, notice.key, notice)
-    login = login_hosts(settings, nodes)
+    login = list_login_nodes(settings, nodes) if nodes else ()
     return sorting.notices(lambda address, notices: _notice_letter(address, notices, login))
 
 
@@ -199,7 +200,7 @@ class Sorting(Generic[ItemT]):
         )
 
 
-def _notice_letter(address: str, notices: Sequence[Notice], login: Sequence[str]) -> Letter:
+def _notice_letter(address: str, notices: Sequence[Notice], login: Sequence[Node]) -> Letter:
     ordered = sorted(notices, key=lambda notice: (notice.day, notice.user.name))
     first = ordered[0]
     ends = ", ".join(dict.fromkeys(f"{notice.user.name} ends on {notice.day}" for notice in ordered))
@@ -217,6 +218,8 @@ def _notice_letter(address: str, notices: Sequence[Notice], login: Sequence[str]
                 {"account": notice.user.name, "kind": notice.kind, "day": notice.day, "days": notice.days}
                 for notice in ordered
             ],
-            "login": list(login),
+            "login": [node.name for node in login],
+            "address": login[0].address if login else None,
+            "port": login[0].port if login else 22,
         },
     )

@@ -8,10 +8,11 @@ from datetime import date
 from pathlib import Path
 
 from gpuadmin.applications.questions import questions
+from gpuadmin.config.login import Node
 from gpuadmin.config.schema import Settings
 from gpuadmin.errors import ConfigError
 from gpuadmin.pages.gpus import Gpus
-from gpuadmin.pages.guide import Node, contact
+from gpuadmin.pages.guide import contact
 from gpuadmin.pages.render import markdown
 
 NAME = "call-for-applications"

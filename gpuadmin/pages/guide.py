@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,49 +15,18 @@ from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import known_as, pinned_keys, read_known_hosts
 from gpuadmin.config.load import KNOWN_HOSTS
+from gpuadmin.config.login import Node
 from gpuadmin.config.queue import any_granted, find_self_service, saved, takes_jobs
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.schema.limits import AMOUNTS, any_amount
 from gpuadmin.config.schema.shared import PLACE
 from gpuadmin.config.schema.slurm import EVERYBODY
-from gpuadmin.errors import ConfigError
 from gpuadmin.pages.gpus import Gpus, cuda_values
 from gpuadmin.pages.render import markdown
 
 NAME = "user-guide"
 #: The section of the rules, which the dashboard has at the top of its page of them.
 RULES = {"en": "The rules", "ko": "이용 규칙"}
-
-
-@dataclass(frozen=True)
-class Node:
-    """A machine to log in to: what people call it, and where ssh finds it."""
-
-    name: str
-    address: str
-    port: int = 22
-
-
-def list_login_nodes(settings: Settings, hosts: Sequence[Host]) -> tuple[Node, ...]:
-    """Given a site's settings and its nodes, return what people log in to: `mail.login`, or the nodes themselves.
-
-    Raises ConfigError if there is none.
-    """
-    if settings.mail is not None and settings.mail.login:
-        ports = {name: host.port for host in hosts for name in (host.name, host.address)}
-        names = settings.mail.login
-        short = Counter(name.partition(".")[0] for name in names)
-        return tuple(Node(_short(name, short), name, ports.get(name, 22)) for name in names)
-    if not hosts:
-        raise ConfigError("this site has no nodes", hint="put them into the group gpu in inventory/hosts.yml")
-    # an address that a template gives is not known here
-    return tuple(Node(host.name, host.name if "{{" in host.address else host.address, host.port) for host in hosts)
-
-
-def _short(name: str, known: Counter[str]) -> str:
-    """What people type for a host: its name without the domain, if that is unique and not a number."""
-    first = name.partition(".")[0]
-    return name if known[first] > 1 or first.isdecimal() else first
 
 
 def contact(settings: Settings) -> str | None:
@@ -84,6 +52,7 @@ def values(
     beside = _beside_queue(settings, hosts)
     queued = [host.name for host in hosts if takes_jobs(settings, hosts, host)]
     term, docker = settings.term, settings.docker
+    owned = [] if settings.slurm is None else [one.owns for one in settings.slurm.groups if one.owns is not None]
     reminders = [] if term is None else sorted((day for day in term.reminders if day), reverse=True)
     return {
         "cluster": settings.name,
@@ -92,21 +61,24 @@ def values(
         "first": asdict(nodes[0]),
         "gpus": [asdict(one) for one in gpus],
         "cuda": cuda_values(gpus),
-        "dashboard": dashboard,
+        # nobody logs in to the monitor host to reach one that listens there alone
+        "dashboard": dashboard and settings.metrics.dashboard.listen == "all",
         "granted": any_granted(settings, hosts),
         "queue": settings.slurm is not None,
         "self_service": find_self_service(settings, hosts),
-        "job_mails": settings.slurm is not None and settings.mail is not None and bool(settings.slurm.mail),
-        "owned": settings.slurm if settings.slurm and any(one.owns for one in settings.slurm.groups) else None,
+        "job_mails": [] if settings.slurm is None or settings.mail is None else list(settings.slurm.mail),
+        "owned": settings.slurm if owned else None,
+        "lent": any(one.others == "preempted" for one in owned),
         "extend": None if settings.slurm is None else settings.slurm.extend,
         "beside_queue": beside,
         "beside": sorted(set(beside.values())),  # how GPUs are given there
         "queue_nodes": queued,
         "queue_node": queued[0] if queued else nodes[0].name,
-        "start": asdict(next((node for node in nodes if node.name in queued), nodes[0])),
+        "start": asdict(
+            next((node for node in nodes if node.name in queued or (beside and node.name not in beside)), nodes[0])
+        ),
         **_queue_limits(settings, len(queued)),
         **_queue_gpus(settings, [host.variables for host in hosts if host.name in queued]),
-        "view": dashboard and settings.metrics.dashboard.listen == "all",
         "node_limits": _node_limits(settings, own),
         "fingerprints": _fingerprints(nodes, hosts, site),
         "backups": _backups(settings, hosts),
@@ -218,11 +190,12 @@ def _backups(settings: Settings, hosts: Sequence[Host]) -> dict[str, Any] | None
 
 def _beside_queue(settings: Settings, hosts: Sequence[Host]) -> dict[str, str]:
     """Nodes that the queue does not have, each with how its GPUs are given: `open`, `granted`, or `taken` by people
-    themselves. Empty: it has all."""
-    if settings.slurm is None:
-        return {}
+    themselves. Empty: it has all. Without a queue: those that are open beside others that are not."""
     ways = {"granted": "taken"} if settings.gpus.self_service else {}
     access = {host.name: str(host.variables.get("gpus_access") or settings.gpus.access) for host in hosts}
+    if settings.slurm is None:
+        nodes = [host.name for host in hosts if "gpu" in host.groups] if any_granted(settings, hosts) else []
+        return {name: "open" for name in nodes if access[name] == "open"}
     return {
         host.name: ways.get(access[host.name], access[host.name])
         for host in hosts
@@ -230,11 +203,15 @@ def _beside_queue(settings: Settings, hosts: Sequence[Host]) -> dict[str, str]:
     }
 
 
-def _book(settings: Settings) -> int | None:
-    """For how long somebody may book, in hours; None where nobody may."""
+def _book(settings: Settings) -> dict[str, int] | None:
+    """What everybody who may book may: hours and GPUs of a booking, and how many hours ahead; None: nobody may."""
     section = settings.slurm
-    found = [] if section is None else [section.book, *(group.book for group in section.groups)]
-    return min((one.hours for one in found if one is not None), default=None)
+    every = [] if section is None else [section.book, *(group.book for group in section.groups)]
+    found = [one for one in every if one is not None]
+    if not found:
+        return None
+    least = {name: min(getattr(one, name) for one in found) for name in ("hours", "gpus")}
+    return {**least, "lead": max(one.lead for one in found)}
 
 
 def guide(

@@ -103,7 +103,7 @@ def test_people_ask_for_themselves_and_docker_is_restarted(minji: Cluster) -> No
     assert shown.startswith("minji@node1\n")
     assert "node2 (10.77.0.12)" in shown
     assert "home: /home/minji: " in shown
-    assert "account: without an end" in shown
+    assert "account: no last day of its own" in shown
     assert minji.person("minji", "node1", "gpuadmin-me check").startswith("node1: ")
     # a socket that is gone: systemd holds it, and nobody reaches it any more
     done = minji.ssh("minji", "node1", "docker info >/dev/null; rm $XDG_RUNTIME_DIR/docker.sock; gpuadmin-me check")

@@ -47,7 +47,12 @@ IDLE = {"answers": False, "mounts": ["/home"], "held": {}}
 REFUSED: dict[str, tuple[Host, str, tuple[str, ...], str]] = {
     "dead": (OLD, "away", (), ""),
     "its NFS server is stopped": (OLD, "known", (), ""),
-    "alive": (OLD, "known", ("gpu1", "nas2"), "NFS port answers gpu1, nas2. gpuadmin backup, so that"),
+    "alive": (
+        OLD,
+        "known",
+        ("gpu1", "nas2"),
+        "gpu1, nas2. gpuadmin run nas1 -- systemctl disable --now nfs-server; then gpuadmin backup",
+    ),
     "cut off from this machine alone": (OLD, "away", ("gpu1",), "gpuadmin power off nas1 --hard"),
     "answers badly": (OLD, "failed", (), "nas1 answers, and could not be looked at: full"),
     "back again": (BACK, "known", ("gpu1",), "gpuadmin provision --limit nas1 takes its export away"),

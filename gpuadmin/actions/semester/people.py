@@ -59,7 +59,8 @@ class Announce(Phase):
             return None
         return plan_notices(
             self.reset.registry.registry, site.settings, date.today(), Ledger.of(site.directory),
-            again=self.reset.mail.again, keep=self.reset.request.keep, nodes=self.reset.named("gpu"),
+            again=self.reset.mail.again, keep=self.reset.request.keep,
+            nodes=site.inventory.group("gpu"),
         )  # fmt: skip
 
     def hosts(self, *, check: bool) -> list[str]:

@@ -49,7 +49,7 @@ def write_answer_files(site: Site, key: str, options: Options, directory: Path) 
         echo(
             f"{'Would write' if options.check else 'Wrote'} {', '.join(texts)} and an empty meta-data into {directory}"
         )
-        echo("Next, once a machine is installed: gpuadmin trust HOST; gpuadmin provision --limit HOST")
+        echo("Next, once a machine is installed: gpuadmin trust HOST; gpuadmin provision")
     return 0
 
 

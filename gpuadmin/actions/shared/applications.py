@@ -128,12 +128,9 @@ def prepare(session: Session, lists: Lists, post: Post, mail: MailOptions, *, te
         notes = (*taken.describe_passed_over(free, registry), *taken.notes)
     new = accounts.known(registry, [request.name for request in asked])
     present = accounts.known(registry, [entry.account for entry in lists.ready if entry.present and entry.account])
-    nodes = [host.name for host in session.site.inventory.group("gpu")]
     # somebody whose account was begun in a run that was cut off is owed a mail
     hosts = session.site.inventory.hosts
-    greetings = {
-        user.name: welcome(user, settings, nodes, hosts=hosts) for user in (*new, *present) if user.email is not None
-    }
+    greetings = {user.name: welcome(user, settings, hosts) for user in (*new, *present) if user.email is not None}
     people = (*new, *(user for user in present if user.name in greetings and post.owes(greetings[user.name], mail)))
     asks = asking_letters(lists, settings, tell_unknown=tell_unknown)
     return Prepared(

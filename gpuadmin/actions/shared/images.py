@@ -20,8 +20,8 @@ from gpuadmin.session import Session
 
 #: What people on a node read before it reboots.
 NOTICE = (
-    "This node reboots now into another system ({name}). Your files stay as they are.\n"
-    "이 노드는 지금 다른 시스템({name})으로 재부팅됩니다. 파일은 그대로 유지됩니다."
+    "This node reboots now into another system ({name}). Your home stays as it is; /tmp may be emptied.\n"
+    "이 노드는 지금 다른 시스템({name})으로 재부팅됩니다. 홈은 그대로 유지되지만 /tmp는 지워질 수 있습니다."
 )
 #: What people who log in read while a node waits for them to go.
 WAITING = (

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from gpuadmin.actions.shared.monitor import dashboard_host
 from gpuadmin.config.load import Site
+from gpuadmin.config.login import list_login_nodes
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import echo, echo_document
 from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.mail.letter import Attachment
 from gpuadmin.pages.gpus import Gpus, seen
-from gpuadmin.pages.guide import NAME, guide, list_login_nodes
+from gpuadmin.pages.guide import NAME, guide
 from gpuadmin.pages.render import LANGUAGES, page
 from gpuadmin.reading import expanded, is_absent, read_limited
 from gpuadmin.records import history

@@ -25,11 +25,12 @@ from gpuadmin.session import Session, opened
 #: What people on a node read before it goes.
 NOW = {
     "reboot": (
-        "This node reboots now. Your files stay as they are.\n이 노드는 지금 재부팅됩니다. 파일은 그대로 유지됩니다."
+        "This node reboots now. Your home stays as it is; /tmp may be emptied.\n"
+        "이 노드는 지금 재부팅됩니다. 홈은 그대로 유지되지만 /tmp는 지워질 수 있습니다."
     ),
     "shutdown": (
-        "This node is switched off now. Your files stay as they are.\n"
-        "이 노드는 지금 꺼집니다. 파일은 그대로 유지됩니다."
+        "This node is switched off now. Your home stays as it is; /tmp may be emptied.\n"
+        "이 노드는 지금 꺼집니다. 홈은 그대로 유지되지만 /tmp는 지워질 수 있습니다."
     ),
 }
 #: What people there, or who log in, read while it waits until nobody is.

@@ -38,16 +38,14 @@ def welcomes(
     Whoever was registered before gets it if a run that was cut off had decided so, or if somebody has `asked` for it;
     nobody gets it whom the ledger has as mailed. Each mail is rendered: so a wrong template is found here.
     """
-    nodes = [host.name for host in session.site.inventory.group("gpu")]
     # not by the note: an admin's remark is not for the person
     letters = {
         user.name: welcome(
             user,
             session.site.settings,
-            nodes,
+            session.site.inventory.hosts,
             # guard: an admin's remark is not mailed to the person
             person=user.name,
-            hosts=session.site.inventory.hosts,
         )
         for user in people
         if user.email is not None

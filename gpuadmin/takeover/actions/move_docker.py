@@ -19,8 +19,8 @@ from gpuadmin.takeover.adoption.root_docker import Chosen, Named
 PLAYBOOK = "move-docker"
 #: No package has a unit of this name: nothing is unmasked, and nothing is left of it once it has stopped.
 START = (
-    "start it there with 'systemd-run --unit=root-docker dockerd', which unmasks nothing; containers that restart by"
-    " themselves start, too. 'systemctl stop root-docker' ends it"
+    "start it there with 'systemd-run --unit=root-docker dockerd --group root', which unmasks nothing; containers that"
+    " restart by themselves start, too. 'systemctl stop root-docker' ends it"
 )
 
 

@@ -49,7 +49,7 @@ def grow(cluster: Cluster) -> None:
 
 
 def start(cluster: Cluster) -> None:
-    cluster.admin(HOST, "systemd-run --quiet --unit=root-docker dockerd")
+    cluster.admin(HOST, "systemd-run --quiet --unit=root-docker dockerd --group root")
     cluster.wait(lambda: cluster.ssh("admin", HOST, f"sudo {DOCKER} info >/dev/null && echo up"), seconds=60)
 
 

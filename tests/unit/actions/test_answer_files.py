@@ -27,7 +27,7 @@ def written(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Path:
     target = tmp_path / "answers"
     succeed(cli, "install", "--answers", str(target), "--check")
     assert not target.exists()
-    assert "gpuadmin trust HOST; gpuadmin provision --limit HOST" in succeed(cli, "install", "--answers", str(target))
+    assert "gpuadmin trust HOST; gpuadmin provision\n" in succeed(cli, "install", "--answers", str(target))
     return target
 
 

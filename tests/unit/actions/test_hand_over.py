@@ -102,7 +102,7 @@ def test_the_bundle(site: Path, cli: Cli, tmp_path: Path) -> None:
     code, out, err = cli("hand-over", *words)
     assert code == 6
     assert bundle.read_text() == "age-encryption.org/v1\n"
-    assert "age -d -i ~/.ssh/id_ed25519 jiwon.age | tar -x -C handed" in err
+    assert "age -d -i ~/.ssh/id_ed25519 jiwon.age | tar -x -C ~/handed" in err
     assert key_fingerprint(KEY.split()[1]) in err
     packed = (tmp_path / "bin/given").read_text()
     recorded = "".join(path.read_text() for path in (site / "runs").rglob("*") if path.is_file())

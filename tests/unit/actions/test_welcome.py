@@ -72,7 +72,7 @@ def test_a_newcomer_is_mailed_once(ansible: Ansible, cli: Cli, serve: StartServe
     assert code == 0, err
     assert json.loads(out)["result"]["mails"][0]["state"] == "sent"
     (message,) = server.messages
-    assert "ssh -i ~/.ssh/id_ed25519 yuna@node1" in message.get_content()
+    assert "ssh -i ~/.ssh/id_ed25519 -p 2 yuna@127.0.0.1" in message.get_content()
     assert "pays late" not in message.get_content(), "a remark is for the admins"
     for _ in range(2):
         assert cli(*AGAIN, *more)[0] == 0

@@ -44,7 +44,7 @@ def test_every_mail_can_be_seen_first(ansible: Ansible, cli: Cli, files: list[st
     for more in ([], ["--apply", "--yes"]):
         out = succeed(cli, "import-applications", *files, "--preview", *more)
         assert out.count("To: ") == 4
-        assert "ssh -i ~/.ssh/id_ed25519 minji@node1" in out
+        assert "ssh -i ~/.ssh/id_ed25519 -p 2 minji@127.0.0.1" in out
         assert "ssh-keygen -t ed25519" in out
     _code, out, _ = cli("import-applications", *files, "--preview", "--json", "--mail-dir", str(tmp_path / "mails"))
     mails = json.loads(out)["result"]["mails"]

@@ -46,7 +46,7 @@ def test_looking_first(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
     assert len(list((tmp_path / "x").glob("*.eml"))) == 2
     assert sorted(path.name for path in site.rglob("*")) == before
     code, out, _ = cli("notify", "--preview")
-    assert "@node1:project/" in out
+    assert "@127.0.0.1:project/" in out
     assert "Subject: [test] 계정 만료 5일 전 안내 / [test] Your account ends in 5 days" in out
     assert out.count("To: ") == 2
     assert "not confirmed" in fail(cli, 5, "notify")

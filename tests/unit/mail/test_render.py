@@ -30,7 +30,8 @@ from gpuadmin.text import korean_term
 DAY = date(2026, 12, 31)
 LOGIN = ["gpu1.example.org", "gpu2.example.org"]
 WELCOME: dict[str, Any] = {
-    "account": "minji", "person": "김민지", "expires": DAY, "docker": True, "login": LOGIN,
+    "account": "minji", "person": "김민지", "expires": DAY, "term_ends": None, "docker": True,
+    "login": LOGIN, "address": LOGIN[0], "port": 22,
     "queue": False, "queue_nodes": [], "granted": False, "self_service": None, "dashboard": False,
 }  # fmt: skip
 PROBLEMS = [
@@ -39,7 +40,7 @@ PROBLEMS = [
 VALUES: dict[str, list[dict[str, Any]]] = {
     "notice": [
         {"days": days, "term": "2026-2", "items": [{"account": "minji", "kind": kind, "day": DAY, "days": days}],
-         "login": login}
+         "login": login, "address": login[0] if login else None, "port": 2222}
         for days in (0, 1, 7)
         for kind in ("term", "expiry")
         for login in (LOGIN, [])
@@ -52,6 +53,7 @@ VALUES: dict[str, list[dict[str, Any]]] = {
     "welcome": [
         WELCOME,
         {**WELCOME, "docker": False, "expires": None},
+        {**WELCOME, "term_ends": DAY, "expires": None, "port": 2222},
         {**WELCOME, "queue": True, "queue_nodes": ["gpu1"], "granted": True, "dashboard": True},
         {**WELCOME, "granted": True},
     ],
@@ -144,7 +146,7 @@ def test_what_a_newcomer_is_told(tmp_path: Path) -> None:
         ({}, {}, ["nvidia-smi  ", "gpuadmin-me check", "gpu=0 "], ["gpu get", "gpuadmin-me web", "gpu@example.org: "]),
         ({"slurm": {}, "gpus": {"access": "granted"}}, {"nas1": ("slurm", "monitor")},
          ["gpu get", "gpu release", "gpuadmin-me  ", "gpuadmin-me web"], ["nvidia-smi  ", "CUDA_VISIBLE", " on gpu1"]),
-        ({"slurm": {}}, {"nas1": ("slurm",), "gpu9": ("gpu", "none")}, ["gpu get", "gpu1, gpu2"], ["gpu9"]),
+        ({"slurm": {}}, {"nas1": ("slurm",), "gpu9": ("gpu", "none")}, ["gpu get"], ["gpu2, gpu9:", "gpu9 노드"]),
         ({"gpus": {"access": "granted", "self_service": {"hours": 7}}}, {},
          ["gpu run -- ", "gpu release", "gpu list"], ["nvidia-smi  ", "CUDA_VISIBLE"]),
         ({"gpus": {"access": "granted"}}, {}, ["gpuadmin-me  "], ["gpu get", "nvidia-smi  ", "CUDA_VISIBLE"]),
@@ -156,7 +158,7 @@ def test_a_newcomer_is_told_what_to_type_first_on_this_site(
     hosts = [Host(name, ("gpu",)) for name in ("gpu1", "gpu2")]
     hosts += [Host(name, one, {"slurm_node": "none" not in one}) for name, one in groups.items()]
     user = User.model_validate({"name": "minji", "uid": 10001, "email": "minji@example.org", "keys": []})
-    sent = welcome(user, settings(**site), LOGIN, hosts=hosts)
+    sent = welcome(user, settings(**site), hosts)
     text = Renderer(settings(**site), tmp_path).message(sent).get_content()
     for words in there:
         assert text.count(words) == 2, words
@@ -182,6 +184,30 @@ def test_mails_name_what_this_site_deletes_and_where_it_lets_people_in(tmp_path:
             text = Renderer(bare, tmp_path).message(letter(template, {**values, "docker": False})).get_content()
             for words in ("Docker", "docker", "/tmp", "/local", "NODE"):
                 assert words not in text, (template, words)
+
+
+def test_mails_name_the_address_and_port_of_ssh(tmp_path: Path) -> None:
+    hosts = [Host("gpu1", ("gpu",), {"ansible_host": "10.0.0.1", "ansible_port": 2222})]
+    user = User.model_validate({"name": "minji", "uid": 10001, "email": "minji@example.org", "keys": []})
+    text = Renderer(settings(), tmp_path).message(welcome(user, settings(), hosts)).get_content()
+    assert text.count("ssh -i ~/.ssh/id_ed25519 -p 2222 minji@10.0.0.1") == 2
+    values = {**VALUES["notice"][0], "address": "10.0.0.1", "port": 2222}
+    text = Renderer(settings(), tmp_path).message(letter("notice", values)).get_content()
+    assert text.count("rsync -a -e 'ssh -p 2222' minji@10.0.0.1:project/ project/") == 2
+
+
+@pytest.mark.parametrize(
+    ("person", "ends"),
+    [({}, True), ({"stays": "2026-2"}, False), ({"expires": DAY}, False), ({"name": "root-like"}, False)],
+)
+def test_a_newcomer_is_told_that_an_account_ends_with_the_term(
+    tmp_path: Path, person: dict[str, Any], ends: bool
+) -> None:
+    user = User.model_validate({"name": "minji", "uid": 10001, "email": "m@example.org", "keys": [], **person})
+    site = settings(term={"name": "2026-2", "deadline": DAY}, protected=["root-like"])
+    text = Renderer(site, tmp_path).message(welcome(user, site, [Host("gpu1", ("gpu",))])).get_content()
+    found = ["unless it is extended" in text, "연장하지 않으면" in text]
+    assert found == [ends, ends]
 
 
 def test_there_is_a_password_where_a_directory_has_it(tmp_path: Path) -> None:

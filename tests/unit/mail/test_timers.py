@@ -89,6 +89,7 @@ def test_nodes_go_off_when_the_site_says(tmp_path: Path) -> None:
     unit.write_text(rendered("timers", "gpuadmin-timer.service.j2", {**values, "__verb": "shutdown"}))
     line = next(one for one in unit.read_text().splitlines() if one.startswith("ExecStart="))
     assert ' shutdown gpu:!gpu1 --idle 4 --place "room 301" --yes --site ' in line
+    assert "RestartPreventExitStatus=2 6 3 4" in unit.read_text(), "each try would switch as many off again"
     timer = rendered("timers", "gpuadmin-timer.timer.j2", {**values, "__verb": "shutdown"})
     assert {"OnCalendar=Fri 20:00", "Persistent=no"} <= {*timer.splitlines()}
     assert "OnBootSec" not in timer

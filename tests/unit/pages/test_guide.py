@@ -13,10 +13,11 @@ import pytest
 
 from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.login import Node, list_login_nodes
 from gpuadmin.config.schema import Settings
 from gpuadmin.errors import ConfigError
 from gpuadmin.pages.gpus import IMAGES, Gpus, cuda_values, seen
-from gpuadmin.pages.guide import Node, example, guide, list_login_nodes
+from gpuadmin.pages.guide import example, guide
 from gpuadmin.pages.render import escaped, page, slug
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Ansible, Cli
@@ -190,7 +191,7 @@ def test_what_one_person_may_have_of_a_node(language: str) -> None:
     assert "1G |" not in text, "of certain people"
     text = write(language, limits={**limits, "scratch": "1T"})
     assert f"| {others} | 64G | 16 | 10% | 500G | – | 1T |" in text
-    assert "`/local/NAME`" in next(line for line in text.splitlines() if "docker system prune" in line)
+    assert "`/local/NAME`" in next(line for line in text.splitlines() if "docker image prune" in line)
     hosts = [Host("gpu1", ("gpu",), {"limits_memory": "8G"})]
     text = guide(language, settings(limits={"home": "500G"}), NODES, hosts=hosts)
     assert "| – | – | 10% | 500G | – |" in text, "it differs"
@@ -308,7 +309,7 @@ def test_the_idle_rule_is_this_site_s(stop: bool) -> None:
     metrics = {"idle_hours": 3, "idle_notice_hours": 6, "idle_stop": stop}
     hosts = [Host("nas1", ("monitor",), {})]
     for language, told, ended in (
-        ("ko", "받아 두고 3시간 동안 쓰지 않은", "그 뒤 6시간"), ("en", "do not use for 3 h", "for 6 h more"),
+        ("ko", "점유한 채 3시간 동안 쓰지 않은", "그 뒤 6시간"), ("en", "do not use for 3 h", "for 6 h more"),
     ):  # fmt: skip
         text = guide(language, settings(mail=mail, metrics=metrics), NODES, hosts=hosts)
         assert told in text
@@ -367,7 +368,7 @@ def test_gpus_that_a_queue_gives(language: str) -> None:
         assert beside in line
     assert f"gpu1{end}" not in text
     group = {"name": "phd", "book": {"hours": 3}}
-    assert "gpu book 2 --at 09:00 --hours 3 " in guide(language, settings(slurm={"groups": [group]}), NODES)
+    assert "gpu book --at 09:00 --hours 3 " in guide(language, settings(slurm={"groups": [group]}), NODES)
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
@@ -634,3 +635,61 @@ def test_the_welcome_mail_carries_it(ansible: Ansible, cli: Cli, tmp_path: Path,
         assert "HostName 127.0.0.1" in carried[name].get_content()
         assert f"[{name}]" in out
     assert ("이용 안내를 첨부합니다" in out) == attach
+
+
+@pytest.mark.parametrize(
+    ("book", "line"),
+    [({}, "gpu book --at 09:00 --hours 8 "), ({"gpus": 4, "hours": 6}, "gpu book 2 --at 09:00 --hours 6 ")],
+)
+def test_a_booking_that_nobody_refuses(book: dict[str, Any], line: str) -> None:
+    for language, lead in (("en", "at least 12 h ahead"), ("ko", "최소 12시간 전")):
+        text = write(language, slurm={"book": book})
+        assert line in text
+        assert lead in text
+
+
+def test_nothing_is_promised_that_the_site_has_not() -> None:
+    mail = {"host": "localhost", "sender": "gpu@example.org"}
+    term = {"name": "2026-2", "deadline": "2099-12-31"}
+    reminded = {"en": "You get mails before that", "ko": "메일로 알려 드리니"}
+    deleted = {"en": "are deleted, and their files", "ko": "본인의 파일이 삭제됩니다"}
+    for language in ("en", "ko"):
+        none = write(language, mail=mail)
+        assert (reminded[language] in none, deleted[language] in none) == (False, False), "no term"
+        assert reminded[language] not in write(language, mail=mail, term={**term, "reminders": [0]})
+        assert reminded[language] in write(language, mail=mail, term=term)
+        found = [Host("nas1", ("storage",))]
+        text = guide(language, settings(backups={"ordinary": 0}), NODES, hosts=found)
+        assert {"en": "No timer makes backups", "ko": "자동으로 백업하지"}[language] in text
+        bare = write(language, docker={"enabled": False}, limits={"home": "500G"})
+        assert "docker" not in bare.casefold(), language
+        away = guide(language, settings(metrics={"dashboard": {"listen": "loopback"}}), NODES, dashboard=True)
+        assert "gpuadmin-me web" not in away, "nobody can log in to the monitor host"
+        loses = write(language, slurm={"mail": ["lost"]}, mail=mail)
+        assert {"en": "an hour before the end", "ko": "한 시간 전"}[language] not in loses
+        own = {"name": "phd", "gpus": 2, "owns": {"types": ["a100"], "others": "never"}}
+        kept = write(language, slurm={"groups": [own]})
+        assert {"en": "is preempted", "ko": "작업이 중단됩니다"}[language] not in kept
+
+
+def test_some_nodes_are_open_where_others_are_granted() -> None:
+    hosts = [Host("gpu1", ("gpu",)), Host("gpu2", ("gpu",), {"gpus_access": "granted"})]
+    for language, words in (("en", "gpu1: its GPUs are open to everybody"), ("ko", "gpu1: 신청 없이 누구나")):
+        text = guide(language, settings(), NODES, hosts=hosts)
+        assert words in text
+        assert "ssh -p 2222 NAME@10.1.0.12" in text.split("##")[1], "the first run is where a GPU was granted"
+        assert "CUDA_VISIBLE_DEVICES=1" in text, "look before you start"
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_nobody_sends_a_key_where_a_directory_has_the_accounts(language: str) -> None:
+    text = write(language, accounts={"source": "directory"})
+    assert {"en": "at our institution:", "ko": "소속 기관 계정으로"}[language] in text
+    assert "ssh NAME@gpu1" in text
+    for words in (
+        "You gave your administrators",
+        "they take the old key out",
+        "예전 키는 관리자가",
+        "관리자에게 보낸 ssh",
+    ):
+        assert words not in text

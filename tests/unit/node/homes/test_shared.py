@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,8 +57,11 @@ def test_made_for_the_group_alone(storage: Storage, backup: bool) -> None:
 def test_another_place_is_not_an_empty_one(storage: Storage) -> None:
     converge(storage, wanted(storage))
     (said,) = converge(storage, wanted(storage, backup=True)).problems
-    assert "since `backup` was the other way round: move it here (mv " in said
+    assert "since `backup` was the other way round: move it here (mkdir -p " in said
     assert not Path(wanted(storage, backup=True).path).exists()
+    command = said.partition("move it here (")[2].partition(")")[0]
+    subprocess.run(["bash", "-c", command], check=True)
+    assert not converge(storage, wanted(storage, backup=True)).problems
 
 
 def test_what_is_taken_out_of_the_settings_is_reported_and_kept(storage: Storage) -> None:

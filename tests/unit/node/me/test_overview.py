@@ -34,7 +34,7 @@ def test_the_remedy_comes_first_and_nothing_is_made_up() -> None:
         Cause("container", "x", "y", values={"container": "train", "status": 3}),
     ]
     assert check.lines(found, 20, "node1", "en") == [
-        "* docker system prune",
+        "* docker image prune -a",
         "  because: the disk of Docker's data on this node is full: 1.0 MB left",
         "- docker logs train",
         "  because: your container train ended with 3",
@@ -148,11 +148,11 @@ def test_what_root_measured_on_the_node(subject: Subject) -> None:
     text = told(subject, "en")
     assert "Docker on this node: 40.0 GB, 12,345 files (measured 2 h ago, at least: not all of it" in text
     assert " 1 file  /local/.docker/minji/overlay2" in text
-    assert text.endswith("docker system prune removes what no container uses.")
+    assert text.endswith("docker image prune -a removes images that no container uses.")
     measured(subject)
     text = told(subject, "ko")
     assert "이 노드의 Docker: 40.0 GB, 12,345개 파일 (2시간 전에 측정)" in text
-    assert "docker system prune을 실행하면" in text
+    assert "docker image prune -a를 실행하면" in text
 
 
 @pytest.mark.parametrize("text", ["", "[]", "[" * 100_000])
@@ -211,6 +211,8 @@ HINTS: dict[str, tuple[dict[str, Any], str | None]] = {
     "use is not known": ({"utilization": None, "processors": 0.95}, None),
     "shared: it may be the other's": ({"processors": 0.95, "alone": False}, None),
 }
+
+WITH_DOCKER = Subject(name="minji", docker="/local/.docker")
 
 
 @pytest.mark.parametrize("case", HINTS)
@@ -274,14 +276,20 @@ def test_links_are_not_followed_and_counting_ends(tmp_path: Path) -> None:
     assert not overview.count_bytes(str(tmp_path), -1)[1]
 
 
+def test_docker_is_not_named_where_there_is_none() -> None:
+    for language in ("en", "ko"):
+        assert "Docker: " in "\n".join(overview.lines(WITH_DOCKER, FOUND, "node1", [], language))
+        assert "Docker" not in "\n".join(overview.lines(Subject(name="minji"), FOUND, "node1", [], language))
+
+
 def test_what_is_printed() -> None:
     nodes = [{"name": "node1", "address": "10.0.0.1"}, {"name": "node2", "address": "10.0.0.2"}]
-    output = overview.lines(Subject(name="minji"), FOUND, "node1", nodes, "en")
+    output = overview.lines(WITH_DOCKER, FOUND, "node1", nodes, "en")
     assert output[0] == "minji@node1"
     assert output[2] == "  nodes: node1 (10.0.0.1), node2 (10.0.0.2)"
     assert output[3] == "  home: /home/minji: more than 5.0 GB are yours; 1.0 TB of 4.0 TB left for everybody"
     assert output[5] == "  GPUs: 0 H100: yours, 1 H100: used by others, 2 H100: free"
-    korean = overview.lines(Subject(name="minji"), FOUND, "node1", nodes, "ko")
+    korean = overview.lines(WITH_DOCKER, FOUND, "node1", nodes, "ko")
     assert korean[3] == "  홈: /home/minji: 사용 5.0 GB 이상, 모두가 함께 쓰는 4.0 TB 중 1.0 TB 남음"
 
 
@@ -339,7 +347,7 @@ GRANTED = {
     ],
 )  # fmt: skip
 def test_what_is_yours_until_when_and_who_has_the_others(language: str, words: list[str]) -> None:
-    output = overview.lines(Subject(name="minji"), {**FOUND, "granted": GRANTED}, "node1", [], language)
+    output = overview.lines(WITH_DOCKER, {**FOUND, "granted": GRANTED}, "node1", [], language)
     ends = [clock(1_800_000_000 + later) for later in (0, 3600)]
     assert output[5:-1] == [line.format(*ends) for line in words]
     assert overview.lines(Subject(name="minji"), {**FOUND, "granted": None}, "node1", [], language) == overview.lines(

@@ -196,6 +196,9 @@ def test_settings_that_matter_and_what_releases_call_the_same() -> None:
     older = {"permitrootlogin": ["without-password"], "tcpkeepalive": ["yes"]}
     newer = {"permitrootlogin": ["prohibit-password"], "tcpkeepalive": ["true"]}
     assert sshd.known(older) == sshd.known(newer)
+    closes = {"channeltimeout": ["session:shell=60m"]}
+    assert sshd.known({**closes, "ciphers": ["x"]}) == closes, "which audit.ssh.idle_minutes asks for"
+    assert sshd.known({"channeltimeout": ["none"]}) == {}, "as older releases say it"
 
 
 def test_keys_of_roots(host: Host) -> None:

@@ -79,7 +79,7 @@ def _refuse_other_place(one: SharedDirectory, homes: str, beside: str) -> None:
     if os.path.lexists(other) and not os.path.lexists(one.path):
         raise NodeError(
             f"is at {other}, since `backup` was the other way round: move it here "
-            f"(mv {other} {one.path}), or leave `backup` as it was"
+            f"(mkdir -p {os.path.dirname(one.path)} && mv {other} {one.path}), or leave `backup` as it was"
         )
 
 

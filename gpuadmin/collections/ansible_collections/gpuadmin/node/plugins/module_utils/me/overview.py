@@ -172,7 +172,9 @@ def lines(
         texts = (*texts[:-1], "`gpu get`으로 직접 받습니다" if korean else "take a free one: `gpu get`")
     elif given is not None:
         texts = (*texts[:-1], "신청하면 관리자가 배정합니다" if korean else "given on request here: ask your admins")
-    output = [f"{subject.name}@{host}", *(f"  {name}: {text}" for name, text in zip(names, texts))]
+    nobodys = subject.docker is None and found["docker"] is None  # this site has no Docker
+    shown = (f"  {name}: {text}" for name, text in zip(names, texts) if not (nobodys and name == "Docker"))
+    output = [f"{subject.name}@{host}", *shown]
     if isinstance(given, dict):
         output += [f"  {line}" for line in _granted(given, str(subject.name), korean)]
     if isinstance(queue, str):
@@ -190,7 +192,7 @@ def _unknown(why: str, korean: bool) -> str:
 
 def _account(day: Any, korean: bool) -> str:
     if day is None:
-        return "만료일 없음" if korean else "without an end"
+        return "따로 정한 만료일 없음" if korean else "no last day of its own"
     try:
         left = (date.fromisoformat(day) - date.today()).days
     except ValueError:

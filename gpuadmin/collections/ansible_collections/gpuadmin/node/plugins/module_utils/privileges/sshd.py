@@ -48,7 +48,8 @@ def known(settings: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     return {
         keyword: [short(_SAME.get((keyword, value), value)) for value in values]
         for keyword, values in settings.items()
-        if keyword in KEYWORDS
+        # what closes idle shells, where it is set: sshd before 9.2 cannot say that it is not
+        if keyword in KEYWORDS or (keyword == "channeltimeout" and [*values] != ["none"])
     }
 
 

@@ -103,7 +103,7 @@ def take(uid: int, pid: int, number: int, hours: int, kind: str, rule: SelfServi
         if outcome.problems:  # guard: a GPU that could not be opened for somebody is not called theirs
             grants.delete([new.id], places.state, places.run)
             raise NodeError("; ".join([*outcome.problems, *reconcile.under_lock(places, now, whole=False).problems]))
-    names = list(states)
+    names = _list_gpus(settings, places)
     word = "taken" if until == int(now) + 3600 * hours else "taken-window"
     return f"{word} {new.id} {until} {','.join(str(names.index(gpu)) for gpu in free)} {' '.join(free)}"
 
@@ -127,8 +127,14 @@ def release(uid: int, which: str, places: Places) -> str:
 def show(places: Places) -> str:
     settings, found = _granted(places)
     states = look_at_gpus(places, found, settings, time.time())
-    rows = (f"{place}|{state}|{who.replace(' ', '-')}|{at}" for place, (state, who, at) in enumerate(states.values()))
+    names = _list_gpus(settings, places)
+    rows = (f"{names.index(gpu)}|{state}|{who.replace(' ', '-')}|{at}" for gpu, (state, who, at) in states.items())
     return " ".join(["listed", *rows])
+
+
+def _list_gpus(settings: gate.Settings, places: Places) -> list[str]:
+    """The GPUs in the order of their numbers, divided ones too: MIG devices come after them."""
+    return list(device_files.gpus(settings, places.root))
 
 
 def _granted(places: Places) -> tuple[gate.Settings, list[Grant]]:
