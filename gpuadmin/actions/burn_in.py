@@ -21,7 +21,7 @@ def burn_in(options: Options, patterns: Sequence[str]) -> int:
         if odd := [one.name for part in named for one in part if "gpu" not in one.groups]:
             raise ConfigError(f"{listed(odd)}: not in the group gpu")
         builder = PlanBuilder("Burn GPUs in")
-        program = " ".join(settings.burn_in) or "what DCGM or the CUDA toolkit brings"
+        program = " ".join(settings.burn_in) or "what DCGM brings"
         words = f"takes no work, and runs {program}, for a day at most"
         builder.add_all(hosts, [f"{words}; takes jobs again if it passes and nobody else has drained it"])
         session.plan(builder.build())

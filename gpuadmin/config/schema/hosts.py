@@ -130,7 +130,7 @@ class Docker(Model):
         ),
     ] = False
     mirror_size: Annotated[
-        Disk, Field(description="How much the cache may have. A tenth of its disk stays free in any case.")
+        Disk, Field(description="How much the cache may have. Its pruning also keeps a tenth of its disk free.")
     ] = "200G"
     upstream: Annotated[
         Text, AfterValidator(_registry_url), Field(description="The registry that is cached; by itself Docker Hub.")

@@ -670,6 +670,8 @@ def test_nothing_is_promised_that_the_site_has_not() -> None:
         own = {"name": "phd", "gpus": 2, "owns": {"types": ["a100"], "others": "never"}}
         kept = write(language, slurm={"groups": [own]})
         assert {"en": "is preempted", "ko": "작업이 중단됩니다"}[language] not in kept
+        alone = {"en": "Nobody else's jobs run there.", "ko": "그 노드에서 실행되지 않습니다."}[language]
+        assert any(line.endswith(alone) for line in kept.splitlines()), "what follows is a line of its own"
 
 
 def test_some_nodes_are_open_where_others_are_granted() -> None:

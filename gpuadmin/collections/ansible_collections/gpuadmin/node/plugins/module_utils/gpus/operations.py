@@ -371,7 +371,7 @@ class BurnInOrder:
     Refused where somebody holds a GPU there, was granted one, or has a job. A node that others have drained stays so.
     """
 
-    #: The site's program; without one what DCGM or the CUDA toolkit brings.
+    #: The site's program; without one what DCGM brings.
     command: Sequence[str]
     #: Who asks.
     by: str
@@ -388,7 +388,8 @@ def burn_in(document: BurnInOrder, check: bool, places: gate.Places | None = Non
     held = {*gpu_users(FIRST_HUMAN_UID, where.proc), *(queue.on(queue.ask_jobs(), node) if node else granted)}
     done = [f"burn in: {' '.join(command)}"]
     if held:  # guard: nobody's work is burnt in
-        return Answer(problem=f"in use by {', '.join(sorted(held))}: gpuadmin drain, and wait until they have gone")
+        waits = "wait until they have gone (gpuadmin drain, in a queue)"
+        return Answer(problem=f"in use by {', '.join(sorted(held))}: {waits}")
     if check:
         return Answer(done)
     record = burning.Burning(command, document.by, now)
