@@ -128,7 +128,7 @@ def _way_out(old: Host, copies: Answers) -> str:
     if "storage" not in old.groups:
         return f"gpuadmin provision --limit {old.name} takes its export away"
     stop = f"gpuadmin run {old.name} -- systemctl disable --now nfs-server"
-    return f"{stop}; then gpuadmin backup, so that nothing is saved after the copies, and gpuadmin promote again"
+    return f"gpuadmin run gpu -- sync; {stop}; then, as nothing is saved any more, gpuadmin backup, and promote again"
 
 
 def find_left(settings: Settings, old: Host) -> list[str]:

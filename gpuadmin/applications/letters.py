@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
 from gpuadmin.applications.matching import Entry
 from gpuadmin.common.mail.letter import Letter
@@ -41,10 +42,10 @@ def welcome(
             "account": user.name,
             "person": person or user.note or user.name,
             "expires": user.expires,
-            "term_ends": None if stays or term is None else term.deadline,
+            "term_ends": term.deadline if term and not stays and term.deadline >= date.today() else None,
             "docker": user.docker and settings.docker.enabled,
-            "login": [node.name for node in login],
-            "address": login[0].address,
+            "login": [node.address for node in login],
+            "nodes": settings.mail.login if settings.mail and settings.mail.login else [one.name for one in login],
             "port": login[0].port,
             "queue": settings.slurm is not None,
             "queue_nodes": queued if beside else [],  # named only where others are not in it

@@ -178,8 +178,8 @@ def hand_over(options: Options, to: str | None, output: Path | None) -> int:
 
     \b
     gpuadmin hand-over
-    gpuadmin hand-over --to jiwon.pub -o jiwon.age
-    age -d -i ~/.ssh/id_ed25519 jiwon.age | tar -x -C NEW_DIRECTORY     # the new admin
+    gpuadmin hand-over --to jiwon.pub -o ~/jiwon.age
+    age -d -i ~/.ssh/id_ed25519 ~/jiwon.age | tar -x -C NEW_DIRECTORY     # the new admin
 
     Exit code 0: all is in order; 6: something is missing or only yours; 3: some host failed, or a line is unknown; 4:
     some host did not answer.

@@ -218,8 +218,7 @@ def _notice_letter(address: str, notices: Sequence[Notice], login: Sequence[Node
                 {"account": notice.user.name, "kind": notice.kind, "day": notice.day, "days": notice.days}
                 for notice in ordered
             ],
-            "login": [node.name for node in login],
-            "address": login[0].address if login else None,
+            "login": [node.address for node in login],
             "port": login[0].port if login else 22,
         },
     )

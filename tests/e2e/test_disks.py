@@ -107,9 +107,9 @@ def test_one_person_has_an_amount_of_the_disks(cluster: Cluster) -> None:
         assert cluster.ssh("jiho", NODE, "cat /run/gpuadmin-amounts/minji.en").returncode != 0
         said = cluster.gpuadmin("diagnose", "minji", "--limit", NODE, code=6)["result"]
         assert "minji's Docker data is full: " in said["findings"][0]["cause"]
-        assert "docker image prune -a" in cluster.ssh("minji", NODE, "gpuadmin-me check").stdout
+        assert "docker rmi" in cluster.ssh("minji", NODE, "gpuadmin-me check").stdout
 
-        again = "docker container prune -f >/dev/null; docker run --rm box /bin/busybox echo works"
+        again = "docker rm big >/dev/null; docker run --rm box /bin/busybox echo works"
         assert cluster.person("minji", NODE, again).strip() == "works"
 
         # scratch: refused beside an amount of Docker's data that has room, and told

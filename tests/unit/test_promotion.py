@@ -51,7 +51,7 @@ REFUSED: dict[str, tuple[Host, str, tuple[str, ...], str]] = {
         OLD,
         "known",
         ("gpu1", "nas2"),
-        "gpu1, nas2. gpuadmin run nas1 -- systemctl disable --now nfs-server; then gpuadmin backup",
+        "gpu1, nas2. gpuadmin run gpu -- sync; gpuadmin run nas1 -- systemctl disable --now nfs-server; then, ",
     ),
     "cut off from this machine alone": (OLD, "away", ("gpu1",), "gpuadmin power off nas1 --hard"),
     "answers badly": (OLD, "failed", (), "nas1 answers, and could not be looked at: full"),

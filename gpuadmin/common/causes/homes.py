@@ -61,13 +61,13 @@ ROWS = Table(
         tell_admins("the homes are read-only", "홈 디렉터리에 쓸 수 없습니다(읽기 전용)")),
     Row("amount-full", STOPS, _AMOUNTS,
         "{name}'s Docker data is full: {has} of {most}; what writes there fails (Disk quota exceeded)",
-        "{name}: docker image prune -a, docker container prune; where their daemon no longer starts, give them more "
+        "{name}: docker rmi, docker rm, docker builder prune; where their daemon no longer starts, give them more "
         "(limits.people)",
-        Text("docker image prune -a; docker container prune deletes stopped containers with what is in them; if Docker "
+        Text("docker rmi and docker rm what you no longer need; docker builder prune; if Docker "
              "no longer starts, delete a large file of yours in your place for its data",
              "your Docker data on this node is full: {has} of {most}; "
              "what writes there fails with 'Disk quota exceeded'",
-             "docker image prune -a를 실행하세요. docker container prune은 멈춘 컨테이너를 안의 파일과 함께 지웁니다. "
+             "필요 없는 이미지와 컨테이너를 docker rmi, docker rm, docker builder prune으로 지우세요. "
              "Docker가 시작되지 않으면 Docker 데이터 디렉터리에서 큰 파일을 지우세요",
              "이 노드의 Docker 데이터가 가득 찼습니다: {most} 중 {has} 사용. "
              "더 쓰면 'Disk quota exceeded' 오류가 납니다")),
@@ -92,7 +92,8 @@ ROWS = Table(
              "홈 디렉터리가 한도를 넘었습니다: {most} 중 {has} 사용")),
     Row("amount-docker-over", HINDERS, _AMOUNTS,
         "{name}'s Docker data is more than they may have: {has} of {most}; nothing refuses more", _DELETES,
-        type_command("docker image prune -a", "your Docker data on this node is more than it may be: {has} of {most}",
+        type_command("docker rmi, docker builder prune",
+                     "your Docker data on this node is more than it may be: {has} of {most}",
                      "이 노드의 Docker 데이터가 한도를 넘었습니다: {most} 중 {has} 사용")),
     Row("home-others", HINDERS, _HOME, "{name}'s ~/{file} belongs to {owner}",
         "gpuadmin run STORAGE -- chown -h {uid}:{uid} {place}/{file}",

@@ -31,7 +31,7 @@ DAY = date(2026, 12, 31)
 LOGIN = ["gpu1.example.org", "gpu2.example.org"]
 WELCOME: dict[str, Any] = {
     "account": "minji", "person": "김민지", "expires": DAY, "term_ends": None, "docker": True,
-    "login": LOGIN, "address": LOGIN[0], "port": 22,
+    "login": LOGIN, "nodes": LOGIN, "port": 22,
     "queue": False, "queue_nodes": [], "granted": False, "self_service": None, "dashboard": False,
 }  # fmt: skip
 PROBLEMS = [
@@ -40,7 +40,7 @@ PROBLEMS = [
 VALUES: dict[str, list[dict[str, Any]]] = {
     "notice": [
         {"days": days, "term": "2026-2", "items": [{"account": "minji", "kind": kind, "day": DAY, "days": days}],
-         "login": login, "address": login[0] if login else None, "port": 2222}
+         "login": login, "port": 2222}
         for days in (0, 1, 7)
         for kind in ("term", "expiry")
         for login in (LOGIN, [])
@@ -191,23 +191,40 @@ def test_mails_name_the_address_and_port_of_ssh(tmp_path: Path) -> None:
     user = User.model_validate({"name": "minji", "uid": 10001, "email": "minji@example.org", "keys": []})
     text = Renderer(settings(), tmp_path).message(welcome(user, settings(), hosts)).get_content()
     assert text.count("ssh -i ~/.ssh/id_ed25519 -p 2222 minji@10.0.0.1") == 2
-    values = {**VALUES["notice"][0], "address": "10.0.0.1", "port": 2222}
+    values = {**VALUES["notice"][0], "login": ["10.0.0.1"], "port": 2222}
     text = Renderer(settings(), tmp_path).message(letter("notice", values)).get_content()
     assert text.count("rsync -a -e 'ssh -p 2222' minji@10.0.0.1:project/ project/") == 2
 
 
 @pytest.mark.parametrize(
     ("person", "ends"),
-    [({}, True), ({"stays": "2026-2"}, False), ({"expires": DAY}, False), ({"name": "root-like"}, False)],
+    [
+        ({}, True),
+        ({"stays": "2026-2"}, False),
+        ({"stays": "2026-1"}, True),
+        ({"expires": DAY}, False),
+        ({"name": "root-like"}, False),
+        (None, False),
+    ],
 )
 def test_a_newcomer_is_told_that_an_account_ends_with_the_term(
-    tmp_path: Path, person: dict[str, Any], ends: bool
+    tmp_path: Path, person: dict[str, Any] | None, ends: bool
 ) -> None:
-    user = User.model_validate({"name": "minji", "uid": 10001, "email": "m@example.org", "keys": [], **person})
-    site = settings(term={"name": "2026-2", "deadline": DAY}, protected=["root-like"])
+    user = User.model_validate({"name": "minji", "uid": 10001, "email": "m@example.org", "keys": [], **(person or {})})
+    deadline = date(2020, 1, 1) if person is None else date(2098, 12, 31)  # None: the reset left a term that is over
+    site = settings(term={"name": "2026-2", "deadline": deadline}, protected=["root-like"])
     text = Renderer(site, tmp_path).message(welcome(user, site, [Host("gpu1", ("gpu",))])).get_content()
     found = ["unless it is extended" in text, "연장하지 않으면" in text]
     assert found == [ends, ends]
+
+
+def test_whoever_is_not_in_the_group_need_not_fill_in_the_form_again(tmp_path: Path) -> None:
+    rest = {"person": "민지", "domains": [], "form": "https://form.example.org"}
+    for missing, again in ((["group"], None), (["form"], False), (["name"], True)):
+        values = {**rest, "missing": missing}
+        text = Renderer(settings(), tmp_path).message(letter("incomplete", values)).get_content()
+        assert [one in text for one in ("form.example.org", "the last one counts")] == [again is not None] * 2, missing
+        assert ["fill in the form again" in text, "설문을 다시" in text] == [bool(again)] * 2, missing
 
 
 def test_there_is_a_password_where_a_directory_has_it(tmp_path: Path) -> None:
@@ -216,6 +233,7 @@ def test_there_is_a_password_where_a_directory_has_it(tmp_path: Path) -> None:
         site = settings(accounts={"source": source})
         text = Renderer(site, tmp_path).message(letter("welcome", WELCOME)).get_content()
         assert [one in text for one in words] == [there, there], source
+        assert text.count("  ssh -i ~/.ssh/id_ed25519 minji@") == 2 * there
 
 
 def test_a_language_alone_and_headers(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def test_what_one_person_may_have_of_a_node(language: str) -> None:
     assert "1G |" not in text, "of certain people"
     text = write(language, limits={**limits, "scratch": "1T"})
     assert f"| {others} | 64G | 16 | 10% | 500G | – | 1T |" in text
-    assert "`/local/NAME`" in next(line for line in text.splitlines() if "docker image prune" in line)
+    assert "`/local/NAME`" in next(line for line in text.splitlines() if "`docker rmi`" in line)
     hosts = [Host("gpu1", ("gpu",), {"limits_memory": "8G"})]
     text = guide(language, settings(limits={"home": "500G"}), NODES, hosts=hosts)
     assert "| – | – | 10% | 500G | – |" in text, "it differs"
@@ -639,13 +639,26 @@ def test_the_welcome_mail_carries_it(ansible: Ansible, cli: Cli, tmp_path: Path,
 
 @pytest.mark.parametrize(
     ("book", "line"),
-    [({}, "gpu book --at 09:00 --hours 8 "), ({"gpus": 4, "hours": 6}, "gpu book 2 --at 09:00 --hours 6 ")],
+    [
+        ({}, "gpu book --at 09:00 --hours 8   # {0}1"),
+        ({"gpus": 4, "hours": 6}, "gpu book 2 --at 09:00 --hours 6   # {0}2{1}4"),
+        ({"gpus": 2, "lead": 0}, "gpu book 2 --at 09:00 --hours 8   # {0}2"),
+    ],
 )
-def test_a_booking_that_nobody_refuses(book: dict[str, Any], line: str) -> None:
-    for language, lead in (("en", "at least 12 h ahead"), ("ko", "최소 12시간 전")):
+def test_a_booking_is_of_a_whole_node(book: dict[str, Any], line: str) -> None:
+    said = {"en": ("h ahead", "a whole node of ", " to "), "ko": ("시간 전까지", "허용된 경우, GPU ", "~")}
+    for language, (lead, *words) in said.items():
         text = write(language, slurm={"book": book})
-        assert line in text
-        assert lead in text
+        assert line.format(*words).replace("of 1", "of one") in text
+        assert (lead in text) == (book.get("lead", 12) > 0)
+
+
+def test_whoever_may_book_may_book_so() -> None:
+    groups = [
+        {"name": "phd", "book": {"gpus": 4, "hours": 3, "lead": 1}}, {"name": "ms", "book": {"gpus": 2, "hours": 5}},
+    ]  # fmt: skip
+    text = write("en", slurm={"groups": groups})
+    assert "gpu book 2 --at 09:00 --hours 3   # a whole node of 2 GPUs from nine on, if you may, at least 12 h" in text
 
 
 def test_nothing_is_promised_that_the_site_has_not() -> None:
@@ -668,6 +681,9 @@ def test_nothing_is_promised_that_the_site_has_not() -> None:
         loses = write(language, slurm={"mail": ["lost"]}, mail=mail)
         assert {"en": "an hour before the end", "ko": "한 시간 전"}[language] not in loses
         own = {"name": "phd", "gpus": 2, "owns": {"types": ["a100"], "others": "never"}}
+        lost = {"groups": [{**own, "owns": {"types": ["a100"]}}], "mail": ["lost"]}
+        assert {"en": "is preempted", "ko": "작업이 중단됩니다"}[language] in write(language, slurm=lost, mail=mail)
+        assert {"en": "(terminal, and", "ko": "(터미널, 스크립트"}[language] in write(language, slurm=lost, mail=mail)
         kept = write(language, slurm={"groups": [own]})
         assert {"en": "is preempted", "ko": "작업이 중단됩니다"}[language] not in kept
         alone = {"en": "Nobody else's jobs run there.", "ko": "그 노드에서 실행되지 않습니다."}[language]
@@ -675,8 +691,11 @@ def test_nothing_is_promised_that_the_site_has_not() -> None:
 
 
 def test_some_nodes_are_open_where_others_are_granted() -> None:
-    hosts = [Host("gpu1", ("gpu",)), Host("gpu2", ("gpu",), {"gpus_access": "granted"})]
-    for language, words in (("en", "gpu1: its GPUs are open to everybody"), ("ko", "gpu1: 신청 없이 누구나")):
+    hosts = [Host("gpu1", ("gpu",)), Host("gpu2", ("gpu",), {"gpus_access": "granted"}), Host("nas1", ("storage",))]
+    for language, words in (
+        ("en", "The GPUs of gpu1 are open to everybody"),
+        ("ko", "gpu1 노드의 GPU는 신청 없이 누구나"),
+    ):
         text = guide(language, settings(), NODES, hosts=hosts)
         assert words in text
         assert "ssh -p 2222 NAME@10.1.0.12" in text.split("##")[1], "the first run is where a GPU was granted"
@@ -687,7 +706,7 @@ def test_some_nodes_are_open_where_others_are_granted() -> None:
 def test_nobody_sends_a_key_where_a_directory_has_the_accounts(language: str) -> None:
     text = write(language, accounts={"source": "directory"})
     assert {"en": "at our institution:", "ko": "소속 기관 계정으로"}[language] in text
-    assert "ssh NAME@gpu1" in text
+    assert "ssh NAME@gpu1" in text.split("\n## ")[2], "logging in"
     for words in (
         "You gave your administrators",
         "they take the old key out",

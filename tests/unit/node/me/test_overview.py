@@ -34,7 +34,7 @@ def test_the_remedy_comes_first_and_nothing_is_made_up() -> None:
         Cause("container", "x", "y", values={"container": "train", "status": 3}),
     ]
     assert check.lines(found, 20, "node1", "en") == [
-        "* docker image prune -a",
+        "* docker rmi, docker builder prune",
         "  because: the disk of Docker's data on this node is full: 1.0 MB left",
         "- docker logs train",
         "  because: your container train ended with 3",
@@ -148,11 +148,11 @@ def test_what_root_measured_on_the_node(subject: Subject) -> None:
     text = told(subject, "en")
     assert "Docker on this node: 40.0 GB, 12,345 files (measured 2 h ago, at least: not all of it" in text
     assert " 1 file  /local/.docker/minji/overlay2" in text
-    assert text.endswith("docker image prune -a removes images that no container uses.")
+    assert text.endswith("docker rmi, docker rm, docker builder prune.")
     measured(subject)
     text = told(subject, "ko")
     assert "이 노드의 Docker: 40.0 GB, 12,345개 파일 (2시간 전에 측정)" in text
-    assert "docker image prune -a를 실행하면" in text
+    assert "삭제: docker rmi, docker rm" in text
 
 
 @pytest.mark.parametrize("text", ["", "[]", "[" * 100_000])

@@ -33,7 +33,7 @@ _WORDS = {
         "partly": "at least: not all of it could be counted", "unknown": "not known ({0})",
         "away": "there is none (gpuadmin-me check says why)", "ago": "measured {0} h ago",
         "none": "on this node's own disks: nothing is yours, or it was not measured yet",
-        "docker-todo": "docker image prune -a removes images that no container uses.",
+        "docker-todo": "docker image ls and docker ps -a show it; docker rmi, docker rm, docker builder prune.",
     },
     "ko": {
         "docker": "이 노드의 Docker", "scratch": "이 노드의 임시 공간", "homes": "홈", "shared": "공유",
@@ -41,7 +41,7 @@ _WORDS = {
         "partly": "이상: 모두 세지 못했습니다", "unknown": "알 수 없음 ({0})",
         "away": "없음 (이유: gpuadmin-me check)", "ago": "{0}시간 전에 측정",
         "none": "이 노드의 디스크: 본인 파일이 없거나 아직 측정하지 않았습니다",
-        "docker-todo": "docker image prune -a를 실행하면 컨테이너가 쓰지 않는 이미지가 삭제됩니다.",
+        "docker-todo": "확인: docker image ls, docker ps -a. 삭제: docker rmi, docker rm, docker builder prune",
     },
 }  # fmt: skip
 

@@ -87,6 +87,7 @@ def take(uid: int, pid: int, number: int, hours: int, kind: str, rule: SelfServi
         until = announcements.find_window(places.state, int(now), int(now) + 3600 * hours)
         if until <= now:  # guard: nobody takes a GPU of a node that is maintained
             raise RefusedError("maintained")
+        names = _list_gpus(settings, places)  # first: none that is granted is without a number
         states = look_at_gpus(places, found, settings, now)
         free = [gpu for gpu, (state, _, _) in states.items() if state == FREE][:number]
         if len(free) < number:
@@ -103,7 +104,6 @@ def take(uid: int, pid: int, number: int, hours: int, kind: str, rule: SelfServi
         if outcome.problems:  # guard: a GPU that could not be opened for somebody is not called theirs
             grants.delete([new.id], places.state, places.run)
             raise NodeError("; ".join([*outcome.problems, *reconcile.under_lock(places, now, whole=False).problems]))
-    names = _list_gpus(settings, places)
     word = "taken" if until == int(now) + 3600 * hours else "taken-window"
     return f"{word} {new.id} {until} {','.join(str(names.index(gpu)) for gpu in free)} {' '.join(free)}"
 
@@ -126,8 +126,8 @@ def release(uid: int, which: str, places: Places) -> str:
 
 def show(places: Places) -> str:
     settings, found = _granted(places)
-    states = look_at_gpus(places, found, settings, time.time())
     names = _list_gpus(settings, places)
+    states = look_at_gpus(places, found, settings, time.time())
     rows = (f"{names.index(gpu)}|{state}|{who.replace(' ', '-')}|{at}" for gpu, (state, who, at) in states.items())
     return " ".join(["listed", *rows])
 
