@@ -191,6 +191,11 @@ def test_mails_name_the_address_and_port_of_ssh(tmp_path: Path) -> None:
     user = User.model_validate({"name": "minji", "uid": 10001, "email": "minji@example.org", "keys": []})
     text = Renderer(settings(), tmp_path).message(welcome(user, settings(), hosts)).get_content()
     assert text.count("ssh -i ~/.ssh/id_ed25519 -p 2222 minji@10.0.0.1") == 2
+    site = settings(mail={"login": ["gpu1.example.org"]})
+    text = Renderer(site, tmp_path).message(welcome(user, site, hosts)).get_content()
+    for words in ("Log in to:  gpu1.example.org\n", "접속 노드: gpu1.example.org\n"):
+        assert words in text.replace("\r", "")
+    assert text.count("ssh -i ~/.ssh/id_ed25519 minji@gpu1.example.org") == 2
     values = {**VALUES["notice"][0], "login": ["10.0.0.1"], "port": 2222}
     text = Renderer(settings(), tmp_path).message(letter("notice", values)).get_content()
     assert text.count("rsync -a -e 'ssh -p 2222' minji@10.0.0.1:project/ project/") == 2

@@ -97,6 +97,8 @@ def test_nodes_go_off_when_the_site_says(tmp_path: Path) -> None:
     assert " power on --queue --yes --site " in often
     assert "Restart=" not in often, "it comes again in ten minutes"
     assert "TimeoutStartSec=2h" in often
+    daily = rendered("timers", "gpuadmin-timer.service.j2", {**values, "__verb": "notify"})
+    assert "RestartPreventExitStatus=2 6\n" in daily, "a mail server that was away is asked again"
 
 
 @pytest.mark.parametrize("when", ["", "x\ny", "Fri; rm", "$(x)", "%h"])

@@ -163,6 +163,8 @@ def test_a_gpu_that_is_not_free(host: GatedHost, tmp_path: Path, monkeypatch: py
         assert ask(host, MINJI, "take 1 1 run") == (1, ["none-free", "0", "1", "0", "0"]), "it waits to be divided"
         divided.setattr(self_service.mig, "waiting", lambda run: Waiting(["0"], 0))
         assert ask(host, MINJI, "list")[1][1:] == ["1|free|-|0"], "by the number that nvidia-smi gives it"
+        assert ask(host, MINJI, "take 1 1 get")[1][3] == "1"
+        assert ask(host, MINJI, "release all") == (0, ["released"])
     # a real driver: GPU-1 is lost
     settings = Path(host.places.settings)
     before = settings.read_text()
