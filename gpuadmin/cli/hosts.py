@@ -54,7 +54,8 @@ def diagnose(
 
     It changes nothing. Where NAME may log in, it begins a session of theirs for some seconds and ends it: the shell, a
     file, a process, Docker's socket. It ends with what was not looked at; what is not known is called unknown.
-    Exit code 0: what was checked is fine; 6: something stops or hinders; 4: a host did not answer.
+    Exit code 0: what was checked is fine; 6: something stops or hinders; 3: a host failed; 4: one did not answer.
+    With --restart-docker, 0 where it was restarted, or there was none to restart.
 
     \b
     gpuadmin diagnose minji

@@ -31,7 +31,7 @@ ROWS = Table(
                     "이 노드에 홈 디렉터리가 마운트되어 있지 않습니다. 지금 저장하는 파일은 홈에 남지 않습니다"),
         {"gone": ("the homes are not there", _PROVISION)}),
     Row("home-missing", STOPS, _HOME, "{name} has no home: {path} is missing",
-        "gpuadmin sync-users makes a new one; gpuadmin restore-home {name} brings it back from a backup",
+        "gpuadmin restore-home {name} --in-place brings it back; or gpuadmin sync-users makes an empty one",
         tell_admins("your home {path} is missing", "홈 디렉터리 {path}: 없습니다")),
     Row("home-kind", STOPS, _HOME, "{name}'s home is {kind}: {path}", "gpuadmin ssh STORAGE",
         tell_admins("your home {path} is not a directory", "홈 {path}: 디렉터리가 아닙니다")),
