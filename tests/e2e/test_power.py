@@ -122,9 +122,8 @@ def test_a_hung_node_comes_back(cluster: Cluster, tmp_path: Path) -> None:
         assert power(cluster) == {"state": "on", "answers": True, "problem": ""}
 
         def boot() -> str:
-            return cluster.admin(
-                NODE, "cat /proc/sys/kernel/random/boot_id; systemctl show -P UserspaceTimestampMonotonic"
-            )
+            shows = "cat /proc/sys/kernel/random/boot_id; systemctl show -P UserspaceTimestampMonotonic"
+            return cluster.wait(lambda: cluster.ssh("admin", NODE, shows))  # sshd answers before anybody may log in
 
         # one that answers goes by itself, and comes
         first = boot()
