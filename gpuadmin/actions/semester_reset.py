@@ -220,6 +220,7 @@ def _next_term(session: Session) -> None:
         node = data["term"]
         node["name"], node["deadline"] = following.name, following.deadline
         del node["next"]
+        node.pop("begin", None)  # the earlier term's
 
     write_atomically(file.path, with_fields(file, begin).text)
     echo(f"The term is {term.next.name} now, until {term.next.deadline}.", err=True)

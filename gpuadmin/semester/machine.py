@@ -146,7 +146,10 @@ class State:
     def refuse_nothing_open(self, term: str) -> None:
         """Only a reset that was begun can be resumed or taken back."""
         if not self.open:
-            raise RefusedError(f"no reset of {term} is under way", hint="gpuadmin semester-reset begins one")
+            raise RefusedError(
+                f"no reset of {term} is under way here",
+                hint=f"if another machine began one: copy its runs/term-{term}; if not: gpuadmin semester-reset",
+            )
 
     def refuse_early(self, phase: str, term: Term, today: date) -> None:
         """Nobody is locked out before the term's last day."""

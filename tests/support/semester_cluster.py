@@ -279,7 +279,7 @@ def make_cluster(base: Path, storage: Storage) -> Cluster:
     text = text.replace("/EXPORT", str(storage.root)).replace("protected: []", "protected: [yuna]")
     (site / "gpuadmin.yml").write_text(
         f"{text}\nterm:  # now\n  name: {term['name']}\n  deadline: {term['deadline']}\n"
-        f"  next: {{name: 2027-1, deadline: 2099-06-30}}\n"
+        f"  begin: 2025-09-01\n  next: {{name: 2027-1, deadline: 2099-06-30}}\n"
     )
     cluster = Cluster(site, storage, base)
     for name, uid in PEOPLE.items():

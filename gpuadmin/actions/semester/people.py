@@ -103,8 +103,9 @@ class Lock(_Locks):
 
     name = LOCK
     does = (
-        "no login by key or password, no linger, no cron or at jobs, no grants of GPUs, no queued Slurm jobs; from the "
-        "deadline on. Whoever is locked out gets a mail that says so, and until when the backup is kept"
+        "no login by key or password, no linger, no cron or at jobs, no grants of GPUs, no Slurm jobs, running ones "
+        "too, without a grace time; from the deadline on. Whoever is locked out gets a mail that says so, and until "
+        "when the backup is kept"
     )
     proof = "each host's account database and spools are read again; the mail ledger"
     plays = (LOCK,)

@@ -52,7 +52,8 @@ def test_a_whole_reset(cluster: Cluster, cli: Cli) -> None:
     assert picture["gone"] == ["jiho", "minji"]
     assert "  # leaves" not in picture["users"]
     assert picture["term"] == "2027-1"
-    assert "# now" in (cluster.site / "gpuadmin.yml").read_text()
+    settings = (cluster.site / "gpuadmin.yml").read_text()
+    assert ("# now" in settings, "2025-09-01" in settings) == (True, False), "the day on which the earlier term began"
     folder = cluster.site / "runs/term-2026-2"
     page = (folder / "report.html").read_text()
     assert page.count("<td>wiped") == 2
@@ -327,7 +328,7 @@ REFUSED: dict[str, tuple[list[str], str, str]] = {
     "another term": (["--term", "2025-1", "--yes"], "the running term is 2026-2", ""),
     "a slip in --keep": (["--keep", "minjy", "--yes", "--term", "2026-2"], "did you mean 'minji'?", ""),
     "too early": (["--yes", "--term", "2026-2"], "ends on 2099-01-31", "2026-01-31>2099-01-31"),
-    "resume of nothing": (["--resume", "--yes"], "no reset of 2026-2 is under way", ""),
+    "resume of nothing": (["--resume", "--yes"], "no reset of 2026-2 is under way here", ""),
     "limit": (["--limit", "node1", "--yes"], "all hosts at once", ""),
     "no terminal": ([], "no terminal", ""),
 }

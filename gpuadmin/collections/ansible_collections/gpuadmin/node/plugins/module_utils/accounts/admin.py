@@ -128,7 +128,7 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
     if below(home, wanted.homes):  # guard: the admin's home is not where people's homes are mounted
         raise NodeError(
             f"the home of {wanted.name} is {home}, where people's homes are mounted over it; choose another "
-            f"{wanted.setting}, or move it: usermod -m -d /var/home/{wanted.name} {wanted.name}"
+            f"{wanted.setting}, or move it: mkdir -p /var/home && usermod -m -d /var/home/{wanted.name} {wanted.name}"
         )
     if observed.uid is None and observed.holder is not None:  # guard: the admin's account does not share a uid
         raise NodeError(f"uid {wanted.uid} is {observed.holder}'s here; give --uid with one that all hosts have free")
