@@ -10,7 +10,8 @@ from gpuadmin.common.mail.letter import Letter
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.login import list_login_nodes
 from gpuadmin.config.queue import any_granted, find_self_service, takes_jobs
-from gpuadmin.config.schema import Settings, User
+from gpuadmin.config.schema import Registry, Settings, User
+from gpuadmin.semester.term import standings
 
 
 def welcome(
@@ -27,7 +28,7 @@ def welcome(
     """
     assert user.email is not None  # the caller has checked
     term = settings.term
-    stays = settings.is_protected(user.name) or (term is not None and user.stays == term.name)
+    stays = term is None or standings(Registry(users=[user]), settings)[0].stays
     nodes = [host for host in hosts if "gpu" in host.groups]
     login = list_login_nodes(settings, nodes)
     queued = [host.name for host in hosts if takes_jobs(settings, hosts, host)]

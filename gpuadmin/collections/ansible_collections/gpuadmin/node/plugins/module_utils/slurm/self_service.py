@@ -35,8 +35,8 @@ SOURCE = "self"
 FREE = "free"
 _REQUEST = re.compile(r"(?:take ([1-9][0-9]?) ([1-9][0-9]{0,3}) (run|get)|release (all|run-[0-9a-f]{8})|list)\Z")
 
-#: GPU → whether it is free, granted (to whom, until when), held (by whose program), or does not answer.
-States = Mapping[str, "tuple[str, str, int]"]
+#: GPU → its number; whether it is free, granted (to whom, until when), held (by whose program), or does not answer.
+States = Mapping[str, "tuple[int, str, str, int]"]
 
 
 def look_at_gpus(places: Places, found: list[Grant], settings: gate.Settings, now: float) -> States:
@@ -53,16 +53,18 @@ def look_at_gpus(places: Places, found: list[Grant], settings: gate.Settings, no
     held = {path: user for user, paths in holders(wanted, FIRST_HUMAN_UID, places.proc).items() for path in paths}
     granted = {gpu: one for one in found if now < one.until for gpu in one.gpus}
     states = {}
-    for name, paths in whole.items():
+    for number, (name, paths) in enumerate(there.items()):  # by nvidia-smi's number: MIG devices come after all GPUs
+        if name not in whole:
+            continue
         user = next((held[path] for path in paths if path in held), None)
         if name in granted:  # guard: what somebody was granted is not taken
-            states[name] = "granted", granted[name].user, granted[name].until
+            states[name] = number, "granted", granted[name].user, granted[name].until
         elif name not in working:  # guard: a GPU that is sick, or that the driver has lost, is granted to nobody
-            states[name] = "lost", "-", 0
+            states[name] = number, "lost", "-", 0
         elif user is not None:  # guard: a GPU that somebody's program has open is granted to nobody
-            states[name] = "held", user, 0
+            states[name] = number, "held", user, 0
         else:
-            states[name] = FREE, "-", 0
+            states[name] = number, FREE, "-", 0
     return states
 
 
@@ -87,11 +89,10 @@ def take(uid: int, pid: int, number: int, hours: int, kind: str, rule: SelfServi
         until = announcements.find_window(places.state, int(now), int(now) + 3600 * hours)
         if until <= now:  # guard: nobody takes a GPU of a node that is maintained
             raise RefusedError("maintained")
-        names = _list_gpus(settings, places)  # first: none that is granted is without a number
         states = look_at_gpus(places, found, settings, now)
-        free = [gpu for gpu, (state, _, _) in states.items() if state == FREE][:number]
+        free = [gpu for gpu, (_, state, _, _) in states.items() if state == FREE][:number]
         if len(free) < number:
-            counts = [sum(1 for one in states.values() if one[0] == state) for state in ("granted", "held", "lost")]
+            counts = [sum(1 for one in states.values() if one[1] == state) for state in ("granted", "held", "lost")]
             raise RefusedError(f"none-free {len(free)} {' '.join(map(str, counts))}")
         new = grants.checked(
             Grant(
@@ -105,7 +106,7 @@ def take(uid: int, pid: int, number: int, hours: int, kind: str, rule: SelfServi
             grants.delete([new.id], places.state, places.run)
             raise NodeError("; ".join([*outcome.problems, *reconcile.under_lock(places, now, whole=False).problems]))
     word = "taken" if until == int(now) + 3600 * hours else "taken-window"
-    return f"{word} {new.id} {until} {','.join(str(names.index(gpu)) for gpu in free)} {' '.join(free)}"
+    return f"{word} {new.id} {until} {','.join(str(states[gpu][0]) for gpu in free)} {' '.join(free)}"
 
 
 def release(uid: int, which: str, places: Places) -> str:
@@ -126,15 +127,9 @@ def release(uid: int, which: str, places: Places) -> str:
 
 def show(places: Places) -> str:
     settings, found = _granted(places)
-    names = _list_gpus(settings, places)
     states = look_at_gpus(places, found, settings, time.time())
-    rows = (f"{names.index(gpu)}|{state}|{who.replace(' ', '-')}|{at}" for gpu, (state, who, at) in states.items())
+    rows = (f"{number}|{state}|{who.replace(' ', '-')}|{at}" for number, state, who, at in states.values())
     return " ".join(["listed", *rows])
-
-
-def _list_gpus(settings: gate.Settings, places: Places) -> list[str]:
-    """The GPUs in the order of their numbers, divided ones too: MIG devices come after them."""
-    return list(device_files.gpus(settings, places.root))
 
 
 def _granted(places: Places) -> tuple[gate.Settings, list[Grant]]:
