@@ -36,14 +36,13 @@ def switch(cluster: Cluster, *arguments: str, code: int = 0) -> dict[str, Any]:
 def told(minji: Cluster) -> Iterator[Cluster]:
     """With minji, who has an address; mails go into files."""
     minji.gpuadmin("change-user", "minji", "--email", "minji@example.org", "--yes")
-    variables = minji.site / "inventory/group_vars/all/test.yml"
-    variables.parent.mkdir(parents=True, exist_ok=True)
-    variables.write_text("power_grace: 5\n")
     try:
-        with minji.settings(lambda text: f"{text}\nmail: {json.dumps(MAIL)}\n"):
+        with (
+            minji.site_file("inventory/group_vars/all/test.yml", "power_grace: 5\n"),
+            minji.settings(lambda text: f"{text}\nmail: {json.dumps(MAIL)}\n"),
+        ):
             yield minji
     finally:
-        variables.unlink()
         for name in ("announcements.jsonl", "mails.jsonl"):
             (minji.site / name).unlink(missing_ok=True)
 

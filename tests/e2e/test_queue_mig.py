@@ -30,15 +30,15 @@ systemd-run --quiet --collect --unit=caps.service bash /run/caps.sh"""
 
 @pytest.fixture
 def queue(cluster: Cluster) -> Iterator[Cluster]:
-    layout = cluster.site / f"inventory/host_vars/{NODE}.yml"
-    with fake_driver.named_by_driver(cluster, NODE), queued(cluster) as found:
-        layout.parent.mkdir(exist_ok=True)
-        layout.write_text("gpus_mig: {0: [7g.80gb]}\n")
+    with (
+        fake_driver.named_by_driver(cluster, NODE),
+        queued(cluster) as found,
+        cluster.site_file(f"inventory/host_vars/{NODE}.yml", "gpus_mig: {0: [7g.80gb]}\n"),
+    ):
         try:
             yield found
         finally:
             found.admin(NODE, "systemctl stop caps.service || true")
-            layout.unlink(missing_ok=True)
 
 
 def profiles(cluster: Cluster) -> list[list[str]]:

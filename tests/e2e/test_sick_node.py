@@ -20,11 +20,11 @@ BURN = '{burn_in: [sh, -c, "test ! -e /var/tmp/hot || { echo GPU 0 is 94 C; exit
 
 @pytest.fixture
 def queue(cluster: Cluster) -> Iterator[Cluster]:
-    checks = cluster.site / "health.d"
-    checks.mkdir(exist_ok=True)
-    (checks / "10-fan").write_text(f"#!/bin/sh\n{FAN}\n")
-    (checks / "10-fan").chmod(0o755)
-    with fake_driver.named_by_driver(cluster, NODE), queued(cluster, health=BURN) as found:
+    with (
+        cluster.site_file("health.d/10-fan", f"#!/bin/sh\n{FAN}\n", 0o755),
+        fake_driver.named_by_driver(cluster, NODE),
+        queued(cluster, health=BURN) as found,
+    ):
         yield found
 
 

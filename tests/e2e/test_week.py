@@ -43,13 +43,13 @@ def week(with_queue: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     """A cluster with a queue, a monitor host and timers, whose site is in a repository there."""
     key = monitor_program.make_key(with_queue)
     admins = monitor_program.DECLARED.format(key=key)
-    checks = with_queue.site / "health.d"
-    checks.mkdir(exist_ok=True)
-    (checks / "10-fan").write_text(FAN)
-    (checks / "10-fan").chmod(0o755)
-    (with_queue.site / "announcements.jsonl").write_text("")
     users = with_queue.site / "users.yml"
-    with monitor_host(with_queue), queued(with_queue, f"{SLURM}\n{SETTINGS}{admins}") as cluster:
+    with (
+        with_queue.site_file("health.d/10-fan", FAN, 0o755),
+        with_queue.site_file("announcements.jsonl", ""),
+        monitor_host(with_queue),
+        queued(with_queue, f"{SLURM}\n{SETTINGS}{admins}") as cluster,
+    ):
         registry = yaml.safe_load(users.read_text())
         for user in registry["users"]:
             user |= {"email": f"{user['name']}@example.org", "expires": DEADLINE}

@@ -138,6 +138,18 @@ class Cluster:
         finally:
             path.write_text(before)
 
+    @contextmanager
+    def site_file(self, name: str, text: str, mode: int = 0o644) -> Iterator[Path]:
+        """The site has this file as long as the block lasts: what it leaves there, the next test's hosts differ by."""
+        path = self.site / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
     def _people(self, state: str) -> Path:
         return self.site.parent / f"users-{state}.yml"
 
