@@ -38,7 +38,7 @@ def lock(decision: Decision, hosts: Sequence[str], *, registry: bool, untold: Se
         builder.warn("accounts come from a directory: take these people out of its group there; hosts are only checked")
     if untold:
         builder.warn(f"gpuadmin sent no reminder of the deadline to {', '.join(untold)}")
-    ends = "no login, linger, cron or at jobs, no grants of GPUs"
+    ends = "no login, linger, cron or at jobs, no grants of GPUs, no Slurm jobs (running ones end now)"
     builder.add_all(hosts, [f"{one.name}: {ends}" for one in decision.leaving])
     return builder.build()
 

@@ -41,7 +41,12 @@ class Announce(Phase):
         builder = PlanBuilder("Announce")
         notices = self._notices()
         if notices is None:
-            builder.warn("gpuadmin.yml has no `mail`: gpuadmin notifies nobody")
+            timed = self.reset.session.site.settings.is_timed("notify")
+            builder.warn(
+                "the monitor host sends the reminders (`timers`); it alone knows who was sent one"
+                if timed
+                else "gpuadmin.yml has no `mail`: gpuadmin notifies nobody"
+            )
             return builder.build()
         # a missing password is found before anything is done
         post = Post.of(self.reset.session, self.reset.mail)
@@ -53,9 +58,10 @@ class Announce(Phase):
         return builder.build(question=f"Send {counted(len(notices.letters), 'mail')}?")
 
     def _notices(self) -> Notices | None:
-        """The reminders that are due; None if the site sends no mail."""
+        """The reminders that are due; None where this machine sends none."""
         site = self.reset.session.site
-        if site.settings.mail is None:
+        # guard: nobody is reminded from two machines
+        if site.settings.mail is None or site.settings.is_timed("notify"):
             return None
         return plan_notices(
             self.reset.registry.registry, site.settings, date.today(), Ledger.of(site.directory),
@@ -116,9 +122,9 @@ class Lock(_Locks):
         return self.closing.planned(plan)
 
     def _untold(self) -> list[str]:
-        """Those who leave and were sent no reminder; nobody where the site sends its mails in another way."""
+        """Those who leave and were sent no reminder; nobody where this machine does not know."""
         site = self.reset.session.site
-        if site.settings.mail is None:
+        if site.settings.mail is None or site.settings.is_timed("notify"):
             return []
         return never_notified(self.reset.leaving_users(), current_term(site.settings), Ledger.of(site.directory))
 

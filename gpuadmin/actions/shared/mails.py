@@ -79,9 +79,8 @@ class Post:
         """Raises ConfigError if the site says nothing about mail, or not enough; RefusedError where the monitor host
         alone knows who was mailed."""
         site = session.site
-        timers = site.settings.timers
         # guard: nobody is mailed from two machines
-        if timers and session.verb in timers.verbs and not session.check and not is_timer():
+        if site.settings.is_timed(session.verb) and not session.check and not is_timer():
             raise RefusedError(
                 f"{session.verb} is the monitor host's (`timers`): who was mailed is known there alone",
                 hint=f"--check looks; to run it now: systemctl start gpuadmin-timer-{session.verb} on the monitor host",

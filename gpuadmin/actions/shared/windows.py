@@ -36,8 +36,8 @@ def plan_window(session: Session, builder: PlanBuilder, one: Announcement) -> No
     """What is planned of a window beside its announcement, and who would run into it."""
     if one.window is None:
         return
-    timers, work = session.site.settings.timers, one.window.command or "your work there"
-    itself = one.window.verb and timers and "windows" in timers.verbs
+    work = one.window.command or "your work there"
+    itself = one.window.verb and session.site.settings.is_timed("windows")
     how = "the monitor host begins it" if itself else f"gpuadmin maintain --begin {one.id}"
     builder.add("site", f"at {clock(one.window.begin)}: {work} ({how})")
     named = _find_named(session, one.window.verb)

@@ -142,6 +142,10 @@ class Settings(Model):
             raise ValueError(f"admins: uid {shared[0]} is there twice")
         return self
 
+    def is_timed(self, verb: str) -> bool:
+        """Whether the monitor host runs this verb by itself."""
+        return self.timers is not None and verb in self.timers.verbs
+
     def is_protected(self, name: str) -> bool:
         """Whether no verb may lock, remove or wipe this account."""
         return name in ("root", self.admin.user, *self.protected)

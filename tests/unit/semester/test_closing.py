@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import date, timedelta
 from email import message_from_string
 from email.message import EmailMessage
 from email.policy import default
@@ -49,6 +50,23 @@ def read(mails: Path) -> dict[str, str]:
     """Address -> text, of all mails."""
     found = [message_from_string(path.read_text(), EmailMessage, policy=default) for path in mails.glob("*.eml")]
     return {str(one["To"]): one.get_content() for one in found}
+
+
+@pytest.mark.holds("nobody is reminded from two machines")
+@pytest.mark.parametrize("timed", [False, True])
+def test_reminders_are_sent_by_one_machine(cluster: Cluster, cli: Cli, mails: Path, timed: bool) -> None:
+    """By the monitor host, where `notify` is its timers'. Only the one that sends them knows who was sent one."""
+    settings = cluster.site / "gpuadmin.yml"
+    text = settings.read_text().replace("2026-01-31", str(date.today() + timedelta(days=1)))
+    settings.write_text(text + ("timers: {verbs: [notify]}\nruns: {shared: false}\n" if timed else ""))
+    planned = json.loads(succeed(cli, "semester-reset", "--check", "--early", "--json"))["result"]["phases"]
+    announce, lock = (planned[name]["plan"] for name in ("announce", "lock"))
+    assert len(announce["steps"]) == (0 if timed else 2)
+    by_monitor = "the monitor host sends the reminders (`timers`); it alone knows who was sent one"
+    assert (by_monitor in announce["warnings"]) == timed
+    assert ("gpuadmin sent no reminder of the deadline to minji, jiho" in lock["warnings"]) == (not timed)
+    succeed(cli, "semester-reset", "--phase", "announce", "--yes", "--mail-dir", str(mails))
+    assert set(read(mails)) == (set() if timed else {"minji@example.org", "jiho@example.org"})
 
 
 def test_it_goes_out_with_the_lock(cluster: Cluster, cli: Cli, mails: Path) -> None:
