@@ -207,8 +207,8 @@ def mails_page() -> str:
     lines = [
         "# The mails that people get",
         "",
-        "Made from templates/mail: `make docs`. Every mail carries both languages (`mail.languages` in gpuadmin.yml). "
-        "A file of the same name in your site's `templates/mail/` takes a template's place; "
+        "Made from templates/mail: `make docs`. Mails carry all of `mail.languages`, both by default; the report and "
+        "the queue's may be in one. A file of the same name in your site's `templates/mail/` takes a template's place; "
         "`gpuadmin notify --preview` and `gpuadmin import-applications … --preview` show what would be sent.",
     ]
     renderer = Renderer(_SETTINGS, Path("/nonexistent"))

@@ -175,7 +175,7 @@ class Compare(Model):
 
 
 class AuditSsh(Model):
-    """How sshd should be set on every host. `gpuadmin audit` compares; with `set` `gpuadmin provision` writes it."""
+    """How sshd should be set: `gpuadmin audit` compares, with `set` `provision` writes it (nodes, storage host)."""
 
     set: Annotated[bool, Field(description="`provision` writes it, unless somebody has only a password.")] = False
     idle_minutes: Annotated[
