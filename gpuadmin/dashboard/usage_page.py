@@ -17,7 +17,7 @@ from .viewer import Settings
 
 BY = ("user", "account", "node")
 SPANS = ("7", "30", "90", "365")  # days, that the page offers; any number up to MOST can be asked for
-MOST, DAY, WEEK, HOUR = 365, 86400, 7 * 86400, 3600
+MOST, DAY, WEEK = 365, 86400, 7 * 86400
 JOULES = 3.6e6  # of a kWh
 _GRAIN = 300  # seconds: who asks a moment later asks the same
 

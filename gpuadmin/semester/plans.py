@@ -30,7 +30,11 @@ def of_decision(decision: Decision, waiting: Sequence[str] = ()) -> PlanBuilder:
     return builder
 
 
-def lock(decision: Decision, hosts: Sequence[str], *, registry: bool, untold: Sequence[str] = ()) -> Plan:
+def lock(
+    decision: Decision, hosts: Sequence[str], *, registry: bool, queue: bool, untold: Sequence[str] = (),
+    unknown: bool = False,
+) -> Plan:  # fmt: skip
+    """`untold`: who was sent no reminder. `unknown`: another machine sends them, and knows."""
     builder = PlanBuilder(f"Lock out those who leave at the end of {decision.term}")
     if registry and decision.names:
         builder.add("site", f"users.yml: lock {', '.join(decision.names)}")
@@ -38,7 +42,11 @@ def lock(decision: Decision, hosts: Sequence[str], *, registry: bool, untold: Se
         builder.warn("accounts come from a directory: take these people out of its group there; hosts are only checked")
     if untold:
         builder.warn(f"gpuadmin sent no reminder of the deadline to {', '.join(untold)}")
-    ends = "no login, linger, cron or at jobs, no grants of GPUs, no Slurm jobs (running ones end now)"
+    if unknown and decision.names:
+        builder.warn("whether reminders were sent is not known here: `gpuadmin runs` has the monitor host's `notify`")
+    ends = "no login, linger, cron or at jobs, no grants of GPUs" + (
+        ", no Slurm jobs (running ones end now)" if queue else ""
+    )
     builder.add_all(hosts, [f"{one.name}: {ends}" for one in decision.leaving])
     return builder.build()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date
 
@@ -77,8 +77,3 @@ def _default_end(user: User, term: Term) -> date | None:
         f"'{user.name}' is valid until {user.expires}, and the site does not say when the next term ends",
         hint="give --until DATE, or set term.next in gpuadmin.yml",
     )
-
-
-def names(standing: Iterable[Standing], *, stays: bool) -> list[str]:
-    """The names of those who stay, or of those who leave."""
-    return [entry.user.name for entry in standing if entry.stays == stays]

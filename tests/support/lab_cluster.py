@@ -142,6 +142,7 @@ class Cluster:
     def site_file(self, name: str, text: str, mode: int = 0o644) -> Iterator[Path]:
         """The site has this file as long as the block lasts: what it leaves there, the next test's hosts differ by."""
         path = self.site / name
+        assert not path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         path.chmod(mode)

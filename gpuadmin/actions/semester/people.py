@@ -28,6 +28,8 @@ from gpuadmin.semester.machine import ANNOUNCE, END_SESSIONS, LOCK
 from gpuadmin.semester.term import current_term
 from gpuadmin.text import korean_term
 
+_BY_MONITOR = "the monitor host sends the reminders (`timers`): none is sent from here"
+
 
 class Announce(Phase):
     """Mails, sent from this machine."""
@@ -41,12 +43,8 @@ class Announce(Phase):
         builder = PlanBuilder("Announce")
         notices = self._notices()
         if notices is None:
-            timed = self.reset.session.site.settings.is_timed("notify")
-            builder.warn(
-                "the monitor host sends the reminders (`timers`); it alone knows who was sent one"
-                if timed
-                else "gpuadmin.yml has no `mail`: gpuadmin notifies nobody"
-            )
+            mailing = self.reset.session.site.settings.mail is not None
+            builder.warn(_BY_MONITOR if mailing else "gpuadmin.yml has no `mail`: gpuadmin notifies nobody")
             return builder.build()
         # a missing password is found before anything is done
         post = Post.of(self.reset.session, self.reset.mail)
@@ -118,7 +116,11 @@ class Lock(_Locks):
 
     def plan(self) -> Plan:
         hosts = self.hosts(check=False)
-        plan = plans.lock(self.reset.decision, hosts, registry=self.reset.by_registry, untold=self._untold())
+        settings = self.reset.session.site.settings
+        plan = plans.lock(
+            self.reset.decision, hosts, registry=self.reset.by_registry, queue=settings.slurm is not None,
+            untold=self._untold(), unknown=settings.mail is not None and settings.is_timed("notify"),
+        )  # fmt: skip
         return self.closing.planned(plan)
 
     def _untold(self) -> list[str]:

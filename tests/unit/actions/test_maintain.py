@@ -149,6 +149,16 @@ def test_what_a_file_calls_a_window_is_no_program(ansible: Ansible, cli: Cli, tm
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("verb", ["windows", "notify"])
+def test_who_begins_it(ansible: Ansible, cli: Cli, verb: str) -> None:
+    settings = prepare(ansible) / "gpuadmin.yml"
+    settings.write_text(f"{settings.read_text()}timers: {{verbs: [{verb}]}}\nruns: {{shared: false}}\n")
+    out = cli(*WINDOW, "--check", "--", "reboot", "node1")[1]
+    assert ("(the monitor host begins it)" in out, "(gpuadmin maintain --begin" in out) == (
+        verb == "windows", verb != "windows",
+    )  # fmt: skip
+
+
 @dataclass
 class Verbs:
     """The verbs that windows ran, which end as `code` says."""

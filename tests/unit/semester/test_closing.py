@@ -53,20 +53,36 @@ def read(mails: Path) -> dict[str, str]:
 
 
 @pytest.mark.holds("nobody is reminded from two machines")
-@pytest.mark.parametrize("timed", [False, True])
-def test_reminders_are_sent_by_one_machine(cluster: Cluster, cli: Cli, mails: Path, timed: bool) -> None:
+@pytest.mark.parametrize("verb", ["notify", "drift"])
+def test_reminders_are_sent_by_one_machine(cluster: Cluster, cli: Cli, mails: Path, verb: str) -> None:
     """By the monitor host, where `notify` is its timers'. Only the one that sends them knows who was sent one."""
-    settings = cluster.site / "gpuadmin.yml"
+    settings, timed = cluster.site / "gpuadmin.yml", verb == "notify"
     text = settings.read_text().replace("2026-01-31", str(date.today() + timedelta(days=1)))
-    settings.write_text(text + ("timers: {verbs: [notify]}\nruns: {shared: false}\n" if timed else ""))
+    settings.write_text(f"{text}timers: {{verbs: [{verb}]}}\nruns: {{shared: false}}\n")
     planned = json.loads(succeed(cli, "semester-reset", "--check", "--early", "--json"))["result"]["phases"]
     announce, lock = (planned[name]["plan"] for name in ("announce", "lock"))
     assert len(announce["steps"]) == (0 if timed else 2)
-    by_monitor = "the monitor host sends the reminders (`timers`); it alone knows who was sent one"
-    assert (by_monitor in announce["warnings"]) == timed
-    assert ("gpuadmin sent no reminder of the deadline to minji, jiho" in lock["warnings"]) == (not timed)
+    by_monitor = "the monitor host sends the reminders (`timers`): none is sent from here"
+    assert announce["warnings"] == ([by_monitor] if timed else [])
+    untold = "gpuadmin sent no reminder of the deadline to minji, jiho"
+    unknown = "whether reminders were sent is not known here: `gpuadmin runs` has the monitor host's `notify`"
+    assert lock["warnings"] == [unknown if timed else untold]
     succeed(cli, "semester-reset", "--phase", "announce", "--yes", "--mail-dir", str(mails))
     assert set(read(mails)) == (set() if timed else {"minji@example.org", "jiho@example.org"})
+
+
+@pytest.mark.parametrize("more", ["", "timers: {verbs: [notify]}\n", "slurm: {hours: 4}\n"])
+def test_a_site_without_mail_reminds_nobody(cluster: Cluster, cli: Cli, more: str) -> None:
+    settings = cluster.site / "gpuadmin.yml"
+    settings.write_text(settings.read_text() + more + ("runs: {shared: false}\n" if "timers" in more else ""))
+    planned = json.loads(succeed(cli, "semester-reset", "--check", "--json"))["result"]["phases"]
+    assert planned["announce"]["plan"]["warnings"] == ["gpuadmin.yml has no `mail`: gpuadmin notifies nobody"]
+    assert planned["lock"]["plan"]["warnings"] == []
+    assert all(
+        ("no Slurm jobs (running ones end now)" in step["action"]) == ("slurm" in more)
+        for step in planned["lock"]["plan"]["steps"]
+        if step["host"] != "site"
+    )
 
 
 def test_it_goes_out_with_the_lock(cluster: Cluster, cli: Cli, mails: Path) -> None:

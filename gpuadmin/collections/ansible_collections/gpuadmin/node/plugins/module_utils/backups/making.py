@@ -63,12 +63,11 @@ def observe(order: BackupOrder) -> tuple[dict[str, int], dict[str, str]]:
     return found, other
 
 
-def check(order: BackupOrder, mountinfo: str | None = None) -> str:
+def check(order: BackupOrder) -> str:
     """Refuse what cannot be backed up; return the root of the subvolume that holds the homes."""
     if not NAME.match(order.name):  # guard: a backup has a name that is one
         raise NodeError(f"{quoted(order.name)} is not a name for a backup")
-    table = mounts.read_mountinfo() if mountinfo is None else mountinfo
-    if not directories.check_root(order.root, order.mountpoint, table):
+    if not directories.check_root(order.root, order.mountpoint, mounts.read_mountinfo()):
         raise NodeError(f"there is no {order.root}")
     check_directory(order.directory)  # guard: backups are made where root alone can enter
     if (order.directory + "/").startswith(order.root.rstrip("/") + "/"):  # guard: backups are not in homes
@@ -76,9 +75,9 @@ def check(order: BackupOrder, mountinfo: str | None = None) -> str:
     return btrfs.holder(order.root)
 
 
-def plan(order: BackupOrder, mountinfo: str | None = None) -> tuple[list[str], dict[str, str]]:
+def plan(order: BackupOrder) -> tuple[list[str], dict[str, str]]:
     """What making this backup means, in words, and what will not be in it; the same before and while it is made."""
-    check(order, mountinfo)
+    check(order)
     there = load(order.directory, order.name)
     if there is not None:
         lacking = [name for name in _to_verify(order, there.homes) if there.homes[name].verified is None]
@@ -102,12 +101,12 @@ def _to_verify(order: BackupOrder, found: Mapping[str, object]) -> list[str]:
     return sorted(found) if order.users is None else [name for name in sorted(order.users) if name in found]
 
 
-def create(order: BackupOrder, mountinfo: str | None = None) -> Backup:
+def create(order: BackupOrder) -> Backup:
     """Make the set, or what is missing of it. Raises NodeError if there is none, or where it is damaged.
 
     What is wrong with one home is in the set's ``problems``; such a home is not in it, or is not verified.
     """
-    holder = check(order, mountinfo)
+    holder = check(order)
     try:
         with flocked(LOCK):  # guard: backups are made under the lock
             found = load(order.directory, order.name) or _make(order, holder)

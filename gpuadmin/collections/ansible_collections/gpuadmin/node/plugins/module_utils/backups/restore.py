@@ -34,9 +34,9 @@ from .sending import PART
 COPY = "copy"
 
 
-def execute(order: RestoreOrder, mountinfo: str | None = None) -> dict[str, object]:
+def execute(order: RestoreOrder) -> dict[str, object]:
     """Restore; return where it is and what was restored. Whatever stops it, nothing that was there is touched."""
-    table = mounts.read_mountinfo() if mountinfo is None else mountinfo
+    table = mounts.read_mountinfo()
     try:
         refuse_nonsense(order)
         with flocked(f"{RUN}/restore-{order.user}.lock"):  # guard: restore takes the lock

@@ -151,7 +151,6 @@ def _inside(root: str, path: str) -> str:
 
 
 RECORD = "run/gpuadmin/gpu-check.json"
-UNIT = "gpuadmin-gpu-check.service"
 _LOOKS = 3  # while packages are being installed, files change under the look; their end starts another one
 
 

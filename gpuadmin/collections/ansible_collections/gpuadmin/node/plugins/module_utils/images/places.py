@@ -69,15 +69,15 @@ def looking() -> Places:
     )
 
 
-def check_name(name: object, what: str = "image") -> str:
-    """Given a name, return it if it is one. Raises NodeError."""
+def check_name(name: object) -> str:
+    """Given a name, return it if it is an image's. Raises NodeError."""
     if (
         not isinstance(name, str)
         or len(name) > 64
         # guard: an image's name is a plain one
         or not NAME.fullmatch(name)
     ):
-        raise NodeError(f"{name!r} is not a name for an {what}: lower-case letters, digits and . _ -, 64 at most")
+        raise NodeError(f"{name!r} is not a name for an image: lower-case letters, digits and . _ -, 64 at most")
     return name
 
 
@@ -100,10 +100,10 @@ def read_json(path: str) -> dict[str, Any] | None:
     return value
 
 
-def write_json(path: str, value: Mapping[str, object], *, mode: int = 0o600) -> None:
+def write_json(path: str, value: Mapping[str, object]) -> None:
     """Replace a file by an object, durably."""
     text = json.dumps({"format": FORMAT, **value}, indent=1, sort_keys=True) + "\n"
-    write_atomic(path, text.encode(), mode=mode)
+    write_atomic(path, text.encode(), mode=0o600)
 
 
 def load_settings(places: Places) -> ImageSettings:

@@ -51,8 +51,6 @@ from .gpu_words import (
 )  # fmt: skip
 from .texts import ASKED, TEXTS, USAGE, USAGE_HERE
 
-#: Where it is, on nodes that have it.
-PROGRAM = gpu_run.PROGRAM
 #: What a job of `gpu get` is called: only these are given back without their number.
 NAME = "gpu-get"
 JOB = turn.JobScript(NAME, queue.JOB_DOES)
