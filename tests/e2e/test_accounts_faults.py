@@ -143,6 +143,7 @@ def test_power_cut_while_accounts_are_written(cluster: Cluster, delay: float) ->
     rows = cluster.gpuadmin("list-users")["result"]["users"]
     assert len(rows) == 60
     assert {entry["status"] for row in rows for entry in row["hosts"].values()} == {"ok"}
+    cluster.settle("node1")
     assert cluster.person("user059", "node1", "id -u").strip() == "20059"
 
 

@@ -210,6 +210,11 @@ class Cluster:
     def person(self, name: str, host: str, command: str) -> str:
         """Run a command as a person; it must succeed."""
         done = self.ssh(name, host, command)
+        if done.returncode == 255:  # ssh itself: of why sshd refuses somebody it tells them nothing
+            why = self.ssh(
+                "admin", host, "sudo journalctl -b -n 60 --no-pager -t sshd -t sshd-session -t kernel"
+            ).stdout
+            raise AssertionError(f"{name}@{host}: {command}\n{done.stderr}{why}")
         assert done.returncode == 0, f"{name}@{host}: {command}\n{done.stdout}{done.stderr}"
         return done.stdout
 
