@@ -31,19 +31,18 @@ def of_decision(decision: Decision, waiting: Sequence[str] = ()) -> PlanBuilder:
 
 
 def lock(
-    decision: Decision, hosts: Sequence[str], *, registry: bool, queue: bool, untold: Sequence[str] = (),
-    unknown: bool = False,
-) -> Plan:  # fmt: skip
-    """`untold`: who was sent no reminder. `unknown`: another machine sends them, and knows."""
+    decision: Decision, hosts: Sequence[str], *, registry: bool, queue: bool, untold: Sequence[str] | None
+) -> Plan:
+    """`untold`: who was sent no reminder; None where another machine sends them, and knows."""
     builder = PlanBuilder(f"Lock out those who leave at the end of {decision.term}")
     if registry and decision.names:
         builder.add("site", f"users.yml: lock {', '.join(decision.names)}")
     elif not registry:
         builder.warn("accounts come from a directory: take these people out of its group there; hosts are only checked")
-    if untold:
-        builder.warn(f"gpuadmin sent no reminder of the deadline to {', '.join(untold)}")
-    if unknown and decision.names:
+    if untold is None and decision.names:
         builder.warn("whether reminders were sent is not known here: `gpuadmin runs` has the monitor host's `notify`")
+    elif untold:
+        builder.warn(f"gpuadmin sent no reminder of the deadline to {', '.join(untold)}")
     ends = "no login, linger, cron or at jobs, no grants of GPUs" + (
         ", no Slurm jobs (running ones end now)" if queue else ""
     )

@@ -28,8 +28,6 @@ from gpuadmin.semester.machine import ANNOUNCE, END_SESSIONS, LOCK
 from gpuadmin.semester.term import current_term
 from gpuadmin.text import korean_term
 
-_BY_MONITOR = "the monitor host sends the reminders (`timers`): none is sent from here"
-
 
 class Announce(Phase):
     """Mails, sent from this machine."""
@@ -43,8 +41,11 @@ class Announce(Phase):
         builder = PlanBuilder("Announce")
         notices = self._notices()
         if notices is None:
-            mailing = self.reset.session.site.settings.mail is not None
-            builder.warn(_BY_MONITOR if mailing else "gpuadmin.yml has no `mail`: gpuadmin notifies nobody")
+            builder.warn(
+                "gpuadmin.yml has no `mail`: gpuadmin notifies nobody"
+                if self.reset.session.site.settings.mail is None
+                else "the monitor host sends the reminders (`timers`): none is sent from here"
+            )
             return builder.build()
         # a missing password is found before anything is done
         post = Post.of(self.reset.session, self.reset.mail)
@@ -116,18 +117,19 @@ class Lock(_Locks):
 
     def plan(self) -> Plan:
         hosts = self.hosts(check=False)
-        settings = self.reset.session.site.settings
+        queue = self.reset.session.site.settings.slurm is not None
         plan = plans.lock(
-            self.reset.decision, hosts, registry=self.reset.by_registry, queue=settings.slurm is not None,
-            untold=self._untold(), unknown=settings.mail is not None and settings.is_timed("notify"),
-        )  # fmt: skip
+            self.reset.decision, hosts, registry=self.reset.by_registry, queue=queue, untold=self._untold()
+        )
         return self.closing.planned(plan)
 
-    def _untold(self) -> list[str]:
-        """Those who leave and were sent no reminder; nobody where this machine does not know."""
+    def _untold(self) -> list[str] | None:
+        """Those who leave and were sent no reminder by gpuadmin; None where another machine sends them."""
         site = self.reset.session.site
-        if site.settings.mail is None or site.settings.is_timed("notify"):
+        if site.settings.mail is None:
             return []
+        if site.settings.is_timed("notify"):
+            return None
         return never_notified(self.reset.leaving_users(), current_term(site.settings), Ledger.of(site.directory))
 
     def locked(self, user: User) -> bool:
